@@ -1,0 +1,65 @@
+"""The errors that torchreel raises, and nothing else is raised on purpose.
+
+    TorchreelError
+    ├── ReelError                 a recording on disk cannot be used
+    │   ├── NotAReelError         the path holds something else, or nothing
+    │   ├── CorruptReelError      a file of the reel holds bytes that make no sense
+    │   │   └── TruncatedReelError    ... because its end is missing
+    │   ├── NewerReelError        written by a later torchreel than this one
+    │   └── ReelExistsError       a recording would overwrite another
+    ├── RecorderError             recording cannot start, go on or stop
+    │   ├── AlreadyRecordingError one recorder at a time
+    │   └── UnavailableError      an option needs what this machine does not have
+    ├── OptionError               a value that the user gave is not one of those allowed
+    └── QueryError                an SQL statement that cannot be run
+
+Each message is a sentence that says what happened, with which value, and what to do next.
+"""
+
+
+class TorchreelError(Exception):
+    """The root of all of them: catch this to catch everything of ours."""
+
+
+class ReelError(TorchreelError):
+    """A recording on disk cannot be used."""
+
+
+class NotAReelError(ReelError):
+    """The path holds something else, or nothing."""
+
+
+class CorruptReelError(ReelError):
+    """A file of the reel holds bytes that make no sense."""
+
+
+class TruncatedReelError(CorruptReelError):
+    """The end of a file of the reel is missing."""
+
+
+class NewerReelError(ReelError):
+    """The reel was written by a later torchreel than this one."""
+
+
+class ReelExistsError(ReelError):
+    """A recording would overwrite another one."""
+
+
+class RecorderError(TorchreelError):
+    """Recording cannot start, go on or stop."""
+
+
+class AlreadyRecordingError(RecorderError):
+    """There is one recorder at a time, and one is running."""
+
+
+class UnavailableError(RecorderError):
+    """An option needs something that this machine does not have."""
+
+
+class OptionError(TorchreelError, ValueError):
+    """A value that the user gave is not one of those allowed."""
+
+
+class QueryError(TorchreelError):
+    """An SQL statement cannot be run."""

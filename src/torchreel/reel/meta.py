@@ -1,0 +1,63 @@
+"""meta.json: what a reel says about itself, its format version, and how older versions are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError
+
+FORMAT_VERSION = 1
+FILE = "meta.json"
+
+Meta = dict[str, Any]
+
+# From a version to the function that turns its meta.json into the next version's.
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {}
+
+
+def write_meta(reel: Path, meta: Meta) -> None:
+    """Replace meta.json in one step, so that a reader never sees half of it."""
+    temporary = reel / f".{FILE}.{os.getpid()}"
+    temporary.write_text(json.dumps({"format": FORMAT_VERSION, **meta}, indent=1) + "\n")
+    temporary.replace(reel / FILE)
+
+
+def read_meta(reel: Path) -> Meta:
+    """Read and migrate meta.json, or say what is wrong with the path."""
+    path = reel / FILE
+    if not reel.exists():
+        raise NotAReelError(f"There is no reel at {reel}: check the path, or make one with 'torchreel record'.")
+    if not path.is_file():
+        hint = (
+            "import it with 'torchreel import' if it is another tool's file"
+            if reel.is_file()
+            else "name a directory that 'torchreel record' wrote"
+        )
+        raise NotAReelError(f"{reel} is not a reel (it has no {FILE}): {hint}.")
+    text = path.read_bytes()
+    try:
+        meta = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if not text.rstrip().endswith(b"}"):
+            raise TruncatedReelError(
+                f"{path} ends after {len(text)} bytes, before it is complete: restore it from a copy."
+            ) from None
+        raise CorruptReelError(f"{path} is not valid JSON ({error}): restore it from a copy.") from None
+    if not isinstance(meta, dict) or type(meta.get("format")) is not int:
+        raise NotAReelError(f"{reel} is not a reel ({FILE} has no integer 'format'): it belongs to another tool.")
+    version: int = meta["format"]
+    if version > FORMAT_VERSION:
+        raise NewerReelError(
+            f"{reel} has format version {version} and this torchreel reads up to {FORMAT_VERSION}: "
+            "upgrade with 'pip install --upgrade torchreel'."
+        )
+    while version < FORMAT_VERSION:
+        if version not in MIGRATIONS:
+            raise CorruptReelError(f"{path} has format version {version}, which never existed.")
+        meta = MIGRATIONS[version](meta)
+        version = meta["format"]
+    return meta

@@ -1,0 +1,80 @@
+"""SQL over a reel: DuckDB reads the Parquet files in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from torchreel.errors import CorruptReelError, QueryError
+from torchreel.reel.tables import TABLES
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from torchreel.reel.reel import Reel
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _view(connection: duckdb.DuckDBPyConnection, reel: Reel, name: str) -> str:
+    """The SELECT that stands for one table; processes that were never closed are registered from memory."""
+    definition = TABLES[name]
+    parts = []
+    for part in reel.parts:
+        path = part.file(name)
+        columns = ", ".join(f'"{column}"' for column in definition.names)
+        if path is not None:
+            parts.append(f"SELECT {part.index}::INTEGER AS process, {columns} FROM read_parquet({_quoted(str(path))})")
+        elif part.spooled:
+            table = part.table(definition)
+            if table.num_rows:
+                registered = f"_{name}_{part.index}"
+                connection.register(registered, table)
+                parts.append(f"SELECT {part.index}::INTEGER AS process, {columns} FROM {registered}")
+    if not parts:
+        registered = f"_{name}_empty"
+        connection.register(registered, reel.table(name))
+        return f"SELECT * FROM {registered}"
+    return " UNION ALL ".join(parts)
+
+
+def connect(reel: Reel) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection in which every table of the reel is a view."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET preserve_insertion_order = false")
+    for name in TABLES:
+        # Many small views make one query's start slower than its work: bind them only once.
+        try:
+            connection.execute(f"CREATE VIEW {name} AS {_view(connection, reel, name)}")
+        except duckdb.Error as error:
+            raise CorruptReelError(
+                f"The table {name} of {reel.path} cannot be read ({_first_line(error)}): restore it from a copy."
+            ) from None
+    return connection
+
+
+def run(reel: Reel, query: str) -> pa.Table:
+    """Run one statement and return its rows."""
+    import duckdb
+
+    connection = connect(reel)
+    try:
+        result = connection.execute(query)
+        table: pa.Table = result.to_arrow_table()
+        return table
+    except duckdb.Error as error:
+        raise QueryError(
+            f"The query failed: {_first_line(error)}. The tables are {', '.join(TABLES)}; "
+            "'torchreel sql REEL \"describe ops\"' lists a table's columns."
+        ) from None
+    finally:
+        connection.close()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,234 @@
+"""The tables of a reel and what each column means. docs/format.md is made from this file.
+
+Every table has one Parquet file per process; `process` (the index of that process in the reel)
+is added to each row when the reel is opened, so ids are unique together with `process`.
+Times are nanoseconds since the epoch, durations are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of one process's file: without `process`."""
+        return pa.schema([(column.name, column.type) for column in self.columns])
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+
+def _table(name: str, row: str, *columns: tuple[str, pa.DataType, str]) -> TableDefinition:
+    return TableDefinition(name, row, tuple(Column(*column) for column in columns))
+
+
+OPS = _table(
+    "ops",
+    "one call: an operator, a backward node, a range of the user's, a module or Python call",
+    ("id", pa.int64(), "unique in the process; within a thread it grows with start_ns"),
+    ("parent", pa.int64(), "id of the innermost call open on this thread at the start, else null"),
+    ("thread", pa.int32(), "id in threads: where it started"),
+    ("name", TEXT, "as PyTorch names it: aten::mm, autograd::engine::evaluate_function: ..., a range's name"),
+    ("overload", TEXT, "overload name of an operator (Tensor, Scalar, out ...), else empty"),
+    (
+        "kind",
+        TEXT,
+        "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python or other",
+    ),
+    ("start_ns", pa.int64(), "when it began"),
+    ("dur_ns", pa.int64(), "how long it was open"),
+    ("self_ns", pa.int64(), "dur_ns less the time of its children; 0 for an async range"),
+    ("depth", pa.int32(), "how many calls were open on the thread when it began"),
+    ("step", pa.int32(), "the step in which it began, else null"),
+    ("seq", pa.int64(), "autograd sequence number, which links backward to forward, else null"),
+    ("fwd_thread", pa.int32(), "for a backward call: id in threads of its forward call, else null"),
+    ("fwd", pa.int64(), "for a backward call: id of its forward call, else null"),
+    ("module", pa.int32(), "id in modules; a backward call has the module of its forward call"),
+    ("stack", pa.int32(), "id in stacks; a backward call has the stack of its forward call"),
+    ("inputs", pa.int32(), "id in inputs, else null"),
+    ("flops", pa.int64(), "floating point operations of the call itself, null where no formula is known"),
+    ("alloc_bytes", pa.int64(), "bytes allocated less bytes freed while it was open on its thread"),
+    ("self_alloc_bytes", pa.int64(), "the same, without what its children did"),
+    ("async", pa.bool_(), "ended on another thread, or declared asynchronous"),
+    ("open", pa.bool_(), "had not ended when the recording did; dur_ns then counts to that moment"),
+    ("end_thread", pa.int32(), "for a call that ended on another thread: id in threads, else null"),
+    ("node", pa.int32(), "RPC worker id of the process, else null"),
+)
+MARKS = _table(
+    "marks",
+    "one moment that the user marked",
+    ("thread", pa.int32(), "id in threads"),
+    ("time_ns", pa.int64(), "when"),
+    ("name", TEXT, "the mark's name"),
+    ("op", pa.int64(), "id of the innermost call open then, else null"),
+)
+STEPS = _table(
+    "steps",
+    "one step of the program (Recorder.step, or an optimizer's step)",
+    ("step", pa.int32(), "number, from 0"),
+    ("start_ns", pa.int64(), "when it began"),
+    ("end_ns", pa.int64(), "when the next began, or the recording ended"),
+)
+ALLOCS = _table(
+    "allocs",
+    "one event of an allocator",
+    ("id", pa.int64(), "unique in the process, in the order of time"),
+    ("time_ns", pa.int64(), "when; for a block older than the recording, when that began"),
+    ("thread", pa.int32(), "id in threads"),
+    ("device", TEXT, "cpu, cuda:0 ..."),
+    ("action", TEXT, "alloc, free, or preexisting: alive when the recording began"),
+    ("addr", pa.int64(), "address of the block"),
+    ("size", pa.int64(), "bytes; null for a free of a block of unknown size"),
+    ("total", pa.int64(), "bytes known to be allocated after this event"),
+    ("op", pa.int64(), "id of the innermost call that made it, else null"),
+    ("stack", pa.int32(), "id in stacks, else null"),
+    ("alloc", pa.int64(), "for a free: id of the event that made the block, else null (older than the recording)"),
+    ("category", TEXT, "parameter, gradient, optimizer_state ... where it is known, else null"),
+)
+SEGMENTS = _table(
+    "segments",
+    "one segment of an allocator's final state",
+    ("device", TEXT, "cpu, cuda:0 ..."),
+    ("address", pa.int64(), "first byte"),
+    ("size", pa.int64(), "bytes"),
+    ("requested", pa.int64(), "bytes that the program asked for in it"),
+    ("state", TEXT, "small or large pool, and whether it is expandable"),
+    ("stack", pa.int32(), "id in stacks, else null"),
+)
+BLOCKS = _table(
+    "blocks",
+    "one block of an allocator's final state: what was alive when the recording ended",
+    ("device", TEXT, "cpu, cuda:0 ..."),
+    ("address", pa.int64(), "first byte"),
+    ("size", pa.int64(), "bytes"),
+    ("requested", pa.int64(), "bytes that the program asked for"),
+    ("state", TEXT, "active, inactive ..."),
+    ("stack", pa.int32(), "id in stacks, else null"),
+    ("alloc", pa.int64(), "id in allocs of the event that made it"),
+)
+INPUTS = _table(
+    "inputs",
+    "one distinct list of arguments, each column a JSON list with one item per argument",
+    ("id", pa.int32(), "referred to by ops.inputs"),
+    ("dims", pa.string(), "sizes of a tensor, a list of them for a list of tensors, [] for the rest"),
+    ("strides", pa.string(), "strides, in the same form"),
+    ("dtypes", pa.string(), "float, long int ... for a tensor, Scalar, ScalarList, TensorList, or empty"),
+    ("scalars", pa.string(), "the value of a number, boolean, text or list as text; empty for a tensor"),
+)
+STACKS = _table(
+    "stacks",
+    "one distinct stack",
+    ("id", pa.int32(), "referred to by ops.stack and allocs.stack"),
+    ("frames", pa.list_(pa.int32()), "ids in frames, the innermost first"),
+)
+FRAMES = _table(
+    "frames",
+    "one distinct line of source",
+    ("id", pa.int32(), "referred to by stacks.frames"),
+    ("file", TEXT, "path as Python knows it"),
+    ("line", pa.int32(), "line number"),
+    ("function", TEXT, "qualified name"),
+)
+MODULES = _table(
+    "modules",
+    "one nn.Module",
+    ("id", pa.int32(), "referred to by ops.module"),
+    ("path", pa.string(), "class of the root, then attribute names: GPT2Model.h.0.attn"),
+    ("class", pa.string(), "class name"),
+    ("parent", pa.int32(), "id of the module that holds it, else null"),
+)
+THREADS = _table(
+    "threads",
+    "one thread that ran something",
+    ("id", pa.int32(), "referred to by ops.thread and others"),
+    ("os_id", pa.int64(), "the operating system's thread id"),
+    ("torch_id", pa.int64(), "PyTorch's own thread number"),
+    ("name", pa.string(), "Python's or the operating system's name for it"),
+)
+PROCESSES = _table(
+    "processes",
+    "one process",
+    ("name", pa.string(), "its directory in the reel: host-pid"),
+    ("pid", pa.int64(), "process id"),
+    ("parent_pid", pa.int64(), "process id of its parent"),
+    ("host", pa.string(), "host name"),
+    ("rank", pa.int32(), "rank in torch.distributed, else null"),
+    ("world_size", pa.int32(), "ranks in all, else null"),
+    ("node", pa.int32(), "RPC worker id, else null"),
+    ("command", pa.string(), "its command line"),
+    ("torch_version", pa.string(), "version of torch"),
+    ("python_version", pa.string(), "version of Python"),
+    ("clock", pa.string(), "where its times come from"),
+    ("start_ns", pa.int64(), "when its recording began"),
+    ("end_ns", pa.int64(), "when it ended, or the last time it was seen alive"),
+    ("complete", pa.bool_(), "false if the process ended without closing its recording, or still runs"),
+    ("lost_events", pa.int64(), "events that could not be kept, because the disk could not follow or was full"),
+)
+KERNELS = _table(
+    "kernels",
+    "one activity of a device",
+    ("id", pa.int64(), "unique in the process"),
+    ("device", TEXT, "cuda:0 ..."),
+    ("stream", pa.int64(), "stream, queue"),
+    ("name", TEXT, "kernel, copy, memset"),
+    ("start_ns", pa.int64(), "when it began"),
+    ("dur_ns", pa.int64(), "how long it took"),
+    ("op", pa.int64(), "id in ops of the call that launched it, else null"),
+)
+FLOWS = _table(
+    "flows",
+    "one end of an arrow between two calls that no parent joins: of a remote call, for instance",
+    ("id", pa.int64(), "the same at both ends, and unique in the reel"),
+    ("name", TEXT, "what flows: rpc ..."),
+    ("end", TEXT, "out at the caller, in at the callee"),
+    ("thread", pa.int32(), "id in threads"),
+    ("time_ns", pa.int64(), "when"),
+    ("op", pa.int64(), "id in ops of the call at this end, else null"),
+)
+COUNTERS = _table(
+    "counters",
+    "one hardware counter of one call",
+    ("op", pa.int64(), "id in ops"),
+    ("name", TEXT, "cycles, instructions ..."),
+    ("value", pa.int64(), "how much it grew while the call was open, children included"),
+)
+
+TABLES: dict[str, TableDefinition] = {
+    table.name: table
+    for table in (
+        OPS,
+        MARKS,
+        STEPS,
+        ALLOCS,
+        SEGMENTS,
+        BLOCKS,
+        INPUTS,
+        STACKS,
+        FRAMES,
+        MODULES,
+        THREADS,
+        PROCESSES,
+        KERNELS,
+        FLOWS,
+        COUNTERS,
+    )
+}
