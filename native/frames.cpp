@@ -1,0 +1,139 @@
+#include "frames.h"
+
+#include "recording.h"
+#include "spool.h"
+
+namespace torchreel {
+
+namespace {
+
+std::string text_of(PyObject* text) {
+  Py_ssize_t bytes = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text, &bytes);
+  if (data == nullptr) {
+    PyErr_Clear();
+    return "?";
+  }
+  return std::string(data, bytes);
+}
+
+}  // namespace
+
+std::string describe(PyCodeObject* code) {
+  return text_of(code->co_filename) + "(" + std::to_string(code->co_firstlineno) + "): " + text_of(code->co_qualname);
+}
+
+size_t FrameTable::Hash::operator()(const Key& key) const {
+  uint64_t hash = reinterpret_cast<uint64_t>(key.code) * 0x9e3779b97f4a7c15;
+  hash ^= reinterpret_cast<uint64_t>(key.instr) * 0xc2b2ae3d27d4eb4f;
+  hash ^= key.parent * 0x165667b19e3779f9;
+  return hash ^ (hash >> 29);
+}
+
+void FrameTable::keep(PyCodeObject* code) {
+  std::lock_guard lock(mutex_);
+  if (codes_.emplace(code, true).second) Py_INCREF(code);
+}
+
+void FrameTable::release() {
+  std::unordered_map<PyCodeObject*, bool> codes;
+  {
+    std::lock_guard lock(mutex_);
+    codes.swap(codes_);
+  }
+  for (auto& [code, kept] : codes) Py_DECREF(code);
+}
+
+uint32_t FrameTable::frame(const std::string& file, int line, const std::string& function) {
+  std::string key = file + '\0' + std::to_string(line) + '\0' + function;
+  auto [known, added] = frames_.emplace(std::move(key), static_cast<uint32_t>(frames_.size()));
+  if (added) {
+    spool_.define(layout::kFrameDef, Payload().u32(known->second).u32(line).text(file).text(function));
+  }
+  return known->second;
+}
+
+uint32_t FrameTable::define(const Key& key, PyCodeObject* code, const _Py_CODEUNIT* instr) {
+  // The GIL before the table's lock, never the other way: whoever holds the GIL may wait for the lock.
+  PyGILState_STATE gil = PyGILState_Ensure();
+  int offset = static_cast<int>((instr - _PyCode_CODE(code)) * static_cast<Py_ssize_t>(sizeof(_Py_CODEUNIT)));
+  int line = PyCode_Addr2Line(code, offset);
+  std::string file = text_of(code->co_filename);
+  std::string function = text_of(code->co_qualname);
+  keep(code);
+  PyGILState_Release(gil);
+
+  std::lock_guard lock(mutex_);
+  auto known = stacks_.find(key);
+  if (known != stacks_.end()) return known->second;
+  uint32_t id = 0;
+  bool hidden = false;
+  if (key.parent == 0) {
+    for (const auto& prefix : hidden_) hidden = hidden || file.compare(0, prefix.size(), prefix) == 0;
+  }
+  if (!hidden) {
+    if (stacks_.size() >= kMost) return key.parent;
+    id = next_stack_++;
+    spool_.define(layout::kStackDef, Payload().u32(id).u32(key.parent).u32(frame(file, line, function)));
+  }
+  stacks_.emplace(key, id);
+  return id;
+}
+
+uint32_t FrameTable::stack(uint32_t parent, PyCodeObject* code, const _Py_CODEUNIT* instr) {
+  Key key{parent, code, instr};
+  {
+    std::lock_guard lock(mutex_);
+    auto known = stacks_.find(key);
+    if (known != stacks_.end()) return known->second;
+  }
+  return define(key, code, instr);
+}
+
+namespace {
+
+uint32_t cached_stack(Stream* stream, uint32_t parent, const torchreel_frame* frame) {
+  uint64_t hash = reinterpret_cast<uint64_t>(frame->prev_instr) * 0x9e3779b97f4a7c15 ^ parent * 0x165667b19e3779f9;
+  auto& entry = stream->stacks->entries[(hash >> 40) % StackCache::kEntries];
+  if (entry.code != frame->code || entry.instr != frame->prev_instr || entry.parent != parent) {
+    uint32_t id = stream->recording->frames.stack(parent, frame->code, frame->prev_instr);
+    entry = {frame->code, frame->prev_instr, parent, id};
+  }
+  return entry.id;
+}
+
+}  // namespace
+
+uint64_t* put_stack(Stream* stream, uint64_t* at) {
+  StackCache* cache = stream->stacks;
+  // Asked anew each time: threads that come and go in C++ get another state at each visit to Python.
+  PyThreadState* state = PyGILState_GetThisThreadState();
+  if (state == nullptr) return at;
+  const torchreel_frame* frames[StackCache::kDeepest];
+  int depth = 0;
+  for (auto* frame = innermost_frame(state); frame != nullptr && depth < StackCache::kDeepest;
+       frame = frame->previous) {
+    if (TORCHREEL_LIKELY(!is_incomplete(frame))) frames[depth++] = frame;
+  }
+  int same = 0;
+  int most = std::min(depth, cache->depth);
+  while (same < most) {
+    const auto* frame = frames[depth - 1 - same];
+    if (cache->levels[same].code != frame->code || cache->levels[same].instr != frame->prev_instr) break;
+    same++;
+  }
+  if (TORCHREEL_LIKELY(same == depth && depth == cache->depth)) return at;
+  uint32_t id = same == 0 ? 0 : cache->levels[same - 1].id;
+  for (int level = same; level < depth; level++) {
+    const auto* frame = frames[depth - 1 - level];
+    id = cached_stack(stream, id, frame);
+    cache->levels[level] = {frame->code, frame->prev_instr, id};
+  }
+  cache->depth = depth;
+  if (id == stream->stack) return at;
+  stream->stack = id;
+  *at++ = layout::kStack | static_cast<uint64_t>(id) << layout::kIdShift;
+  return at;
+}
+
+}  // namespace torchreel

@@ -1,0 +1,82 @@
+// Python stacks as ids: a walk of the thread's own interpreter frames, interned frame by frame from the outermost.
+// A walk does not require the GIL; a frame seen for the first time takes it to name its line.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "interpreter.h"
+#include "layout.h"
+#include "stream.h"
+
+namespace torchreel {
+
+class Spool;
+
+class FrameTable {
+ public:
+  explicit FrameTable(Spool& spool) : spool_(spool) {}
+
+  // The id of the stack that `parent` becomes when it calls `code` and stands at `instr`. May take the GIL.
+  uint32_t stack(uint32_t parent, PyCodeObject* code, const _Py_CODEUNIT* instr);
+  // Outermost frames of these files (a runner's, not the user's) are left out.
+  void hide(std::vector<std::string> files) { hidden_ = std::move(files); }
+  // Keeps a code object, so that its address stays its own. Needs the GIL.
+  void keep(PyCodeObject* code);
+  // Lets go of all code objects. Needs the GIL.
+  void release();
+
+ private:
+  struct Key {
+    uint32_t parent;
+    const void* code;
+    const void* instr;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const;
+  };
+  static constexpr size_t kMost = 1 << 20;
+
+  uint32_t define(const Key& key, PyCodeObject* code, const _Py_CODEUNIT* instr);
+  uint32_t frame(const std::string& file, int line, const std::string& function);
+
+  Spool& spool_;
+  std::mutex mutex_;
+  std::vector<std::string> hidden_;
+  std::unordered_map<Key, uint32_t, Hash> stacks_;
+  std::unordered_map<std::string, uint32_t> frames_;
+  std::unordered_map<PyCodeObject*, bool> codes_;
+  uint32_t next_stack_ = 1;  // 0 is the empty stack
+};
+
+// A thread's last stack, frame by frame, and its own view of the table.
+struct StackCache {
+  static constexpr int kDeepest = 256;
+  static constexpr size_t kEntries = 4096;
+  struct Level {
+    const void* code;
+    const void* instr;
+    uint32_t id;
+  };
+  struct Entry {
+    const void* code = nullptr;
+    const void* instr = nullptr;
+    uint32_t parent = 0;
+    uint32_t id = 0;
+  };
+  int depth = 0;
+  Level levels[kDeepest];
+  Entry entries[kEntries];
+};
+
+// Writes a kStack if the thread's stack is another than at its last event.
+uint64_t* put_stack(Stream* stream, uint64_t* at);
+
+// Text of a code object for the names of Python calls: "file(line): function". Needs the GIL.
+std::string describe(PyCodeObject* code);
+
+}  // namespace torchreel

@@ -1,0 +1,185 @@
+#include "inputs.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+
+#include <bit>
+#include <cstring>
+
+#include "names.h"
+#include "recording.h"
+#include "spool.h"
+
+namespace torchreel {
+
+using namespace layout;
+
+namespace {
+
+// Writes arguments up to a limit; what does not fit is replaced by kCut.
+class Encoder {
+ public:
+  explicit Encoder(uint64_t* words) : begin_(words), at_(words), end_(words + kMaxInlineWords) {}
+
+  void value(const c10::IValue& value) {
+    if (at_ >= end_) return cut();
+    if (value.isTensor()) return tensor(value.toTensor());
+    if (value.isNone()) return head(kNothing);
+    if (value.isInt()) return head(kInt), word(static_cast<uint64_t>(value.toInt()));
+    if (value.isDouble()) return head(kDouble), word(bits(value.toDouble()));
+    if (value.isBool()) return head(kBool, 0, 0, 0, value.toBool());
+    if (value.isString()) return text(value.toStringRef());
+    if (value.isIntList()) return list(kIntList, value.toIntVector());
+    if (value.isDoubleList()) return list(kDoubleList, value.toDoubleVector());
+    if (value.isBoolList()) return bools(value.toBoolList());
+    if (value.isList()) return tensors(value.toListRef());
+    head(kUnknown);
+  }
+
+  size_t size() const { return at_ - begin_; }
+
+ private:
+  static uint64_t bits(double value) { return std::bit_cast<uint64_t>(value); }
+
+  void word(uint64_t value) { *at_++ = value; }
+
+  void head(uint64_t what, uint64_t dtype = 0, uint64_t dims = 0, uint64_t wide = 0, uint64_t count = 0) {
+    word(what | dtype << 8 | dims << 16 | wide << 24 | count << 32);
+  }
+
+  void cut() {
+    if (at_ == begin_ || at_[-1] != kCut) word(kCut);
+  }
+
+  void tensor(const at::Tensor& tensor) {
+    const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    if (!tensor.defined()) return head(kUndefined);
+    uint64_t dtype = static_cast<uint8_t>(c10::typeMetaToScalarType(impl->dtype()));
+    if (impl->has_symbolic_sizes_strides() || impl->is_sparse() || impl->is_sparse_csr() || tensor.is_nested()) {
+      return head(kOpaque, dtype);
+    }
+    auto sizes = impl->sizes();
+    bool strided = impl->layout() == c10::kStrided && !impl->is_contiguous();
+    if (sizes.size() > 255 || at_ + 2 * sizes.size() + 1 >= end_) return cut();
+    auto strides = strided ? impl->strides() : c10::IntArrayRef();
+    uint64_t all = 0;
+    for (int64_t size : sizes) all |= static_cast<uint64_t>(size);
+    for (int64_t stride : strides) all |= static_cast<uint64_t>(stride);
+    bool wide = all > 0x7fffffff;
+    head(strided ? kStrided : kTensor, dtype, sizes.size(), wide);
+    numbers(sizes, wide);
+    if (strided) numbers(strides, wide);
+  }
+
+  void numbers(c10::IntArrayRef values, bool wide) {
+    size_t count = values.size();
+    if (wide) {
+      for (int64_t value : values) word(static_cast<uint64_t>(value));
+      return;
+    }
+    size_t i = 0;
+    for (; i + 1 < count; i += 2) {
+      word(static_cast<uint32_t>(values[i]) | static_cast<uint64_t>(values[i + 1]) << 32);
+    }
+    if (i < count) word(static_cast<uint32_t>(values[i]));
+  }
+
+  void text(const std::string& text) {
+    size_t bytes = std::min<size_t>(text.size(), 256);
+    if (at_ + bytes / 8 + 2 >= end_) return cut();
+    head(kText, 0, 0, 0, bytes);
+    at_[bytes / 8] = 0;
+    memcpy(at_, text.data(), bytes);
+    at_ += (bytes + 7) / 8;
+  }
+
+  template <typename Values>
+  void list(uint64_t what, const Values& values) {
+    if (at_ + values.size() + 1 >= end_) return cut();
+    head(what, 0, 0, 0, values.size());
+    for (auto value : values) {
+      if constexpr (std::is_same_v<decltype(value), double>) {
+        word(bits(value));
+      } else {
+        word(static_cast<uint64_t>(value));
+      }
+    }
+  }
+
+  void bools(const c10::List<bool>& values) {
+    if (at_ + values.size() + 1 >= end_) return cut();
+    head(kBoolList, 0, 0, 0, values.size());
+    for (size_t i = 0; i < values.size(); i++) word(values.get(i));
+  }
+
+  void tensors(c10::ArrayRef<c10::IValue> values) {
+    uint64_t* start = at_;
+    head(kTensorList, 0, 0, 0, 0);
+    size_t count = 0;
+    for (const auto& value : values) {
+      if (at_ >= end_) break;
+      // Lists within lists are not in any operator's schema: they are said to be there, without their content.
+      if (value.isList()) {
+        head(kUnknown);
+      } else {
+        this->value(value);
+      }
+      count++;
+    }
+    *start |= static_cast<uint64_t>(count) << 32;
+  }
+
+  uint64_t* begin_;
+  uint64_t* at_;
+  uint64_t* end_;
+};
+
+}  // namespace
+
+size_t encode_inputs(c10::ArrayRef<const c10::IValue> inputs, uint64_t* words) {
+  Encoder encoder(words);
+  for (const auto& input : inputs) encoder.value(input);
+  return encoder.size();
+}
+
+const InputsEntry* InputsTable::find(const uint64_t* words, size_t count, uint64_t hash) {
+  std::lock_guard lock(mutex_);
+  auto [first, last] = entries_.equal_range(hash);
+  for (auto entry = first; entry != last; ++entry) {
+    const InputsEntry& known = *entry->second;
+    if (known.count == count && memcmp(known.words.get(), words, count * 8) == 0) return &known;
+  }
+  if (words_ + count > kMostWords) return nullptr;
+  words_ += count + 8;
+  auto entry = std::make_unique<InputsEntry>();
+  entry->hash = hash;
+  entry->id = next_++;
+  entry->count = static_cast<uint32_t>(count);
+  entry->words = std::make_unique<uint64_t[]>(count);
+  memcpy(entry->words.get(), words, count * 8);
+  spool_.define(kInputsDef, Payload().u32(entry->id).u32(entry->count).raw(words, count * 8));
+  return entries_.emplace(hash, std::move(entry))->second.get();
+}
+
+uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t* id) {
+  InputsCache* cache = stream->inputs;
+  size_t count = encode_inputs(inputs, cache->scratch);
+  uint64_t hash = hash_words(cache->scratch, count);
+  const InputsEntry*& slot = cache->entries[hash % InputsCache::kEntries];
+  if (TORCHREEL_UNLIKELY(slot == nullptr || slot->hash != hash || slot->count != count ||
+                         memcmp(slot->words.get(), cache->scratch, count * 8) != 0)) {
+    const InputsEntry* entry = stream->recording->inputs.find(cache->scratch, count, hash);
+    if (entry == nullptr) {
+      *id = kNone;
+      *at++ = kInputs;
+      *at++ = count;
+      memcpy(at, cache->scratch, count * 8);
+      return at + count;
+    }
+    slot = entry;
+  }
+  *id = slot->id;
+  return at;
+}
+
+}  // namespace torchreel

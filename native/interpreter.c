@@ -1,0 +1,24 @@
+#define Py_BUILD_CORE 1
+#include "interpreter.h"
+
+#include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
+#include <stddef.h>
+
+#define SAME(ours, theirs) \
+  _Static_assert(offsetof(struct torchreel_frame, ours) == offsetof(_PyInterpreterFrame, theirs), #theirs)
+SAME(function, f_func);
+SAME(code, f_code);
+SAME(frame_object, frame_obj);
+SAME(previous, previous);
+SAME(prev_instr, prev_instr);
+SAME(owner, owner);
+SAME(localsplus, localsplus);
+_Static_assert(FRAME_OWNED_BY_GENERATOR == 1, "owner of a generator's frame");
+
+torchreel_eval torchreel_set_eval(torchreel_eval hook) {
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  torchreel_eval before = (torchreel_eval)_PyInterpreterState_GetEvalFrameFunc(interpreter);
+  _PyInterpreterState_SetEvalFrameFunc(interpreter, (_PyFrameEvalFunction)hook);
+  return before;
+}

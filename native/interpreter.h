@@ -1,0 +1,49 @@
+// CPython 3.11's interpreter frames, as far as the recorder reads them: a mirror of private structures that
+// interpreter.c checks against CPython's own headers when it is compiled.
+#pragma once
+
+#include <Python.h>
+
+#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030c0000
+#error "torchreel reads the frames of CPython 3.11; another version needs its own mirror here."
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct torchreel_frame {
+  PyObject* function;
+  PyObject* globals;
+  PyObject* builtins;
+  PyObject* locals;
+  PyCodeObject* code;
+  PyFrameObject* frame_object;
+  struct torchreel_frame* previous;
+  _Py_CODEUNIT* prev_instr;
+  int stacktop;
+  char is_entry;
+  char owner;
+  PyObject* localsplus[1];
+};
+
+typedef PyObject* (*torchreel_eval)(PyThreadState*, struct torchreel_frame*, int);
+
+// Replace the function that evaluates frames in all threads; returns the one before. Needs the GIL.
+torchreel_eval torchreel_set_eval(torchreel_eval hook);
+
+#ifdef __cplusplus
+}
+
+// The innermost frame of a thread; only that thread may call this, with or without the GIL.
+inline torchreel_frame* innermost_frame(PyThreadState* state) {
+  return state->cframe == nullptr ? nullptr : reinterpret_cast<torchreel_frame*>(state->cframe->current_frame);
+}
+
+// A frame that is still being set up has no line yet.
+inline bool is_incomplete(const torchreel_frame* frame) {
+  constexpr char kOwnedByGenerator = 1;
+  return frame->owner != kOwnedByGenerator &&
+         frame->prev_instr < _PyCode_CODE(frame->code) + frame->code->_co_firsttraceable;
+}
+#endif

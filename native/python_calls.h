@@ -1,0 +1,18 @@
+// Calls of Python functions and of nn.Modules as events, by the hook through which CPython evaluates every frame of
+// every thread. It is cheaper than a profile function, and sees Python's functions only, none of C's.
+#pragma once
+
+#include <Python.h>
+
+namespace torchreel {
+
+class Recording;
+
+// All of these need the GIL.
+// `module_call` is the code of torch.nn.Module.__call__, or null; `name_module(module)` gives a name's id.
+void watch_calls(Recording& recording, PyObject* module_call, PyObject* name_module);
+void unwatch_calls();
+// The module is gone, or its path has changed: ask again when it is next seen.
+void forget_module(PyObject* module);
+
+}  // namespace torchreel

@@ -1,0 +1,237 @@
+#include "recorder.h"
+
+#include <ATen/core/function_schema.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/profiler/stubs/base.h>
+
+#include <cstring>
+#include <variant>
+
+#include "counters.h"
+#include "frames.h"
+#include "inputs.h"
+#include "recording.h"
+#include "stream.h"
+
+namespace torchreel {
+
+using namespace layout;
+
+namespace {
+
+// RecordFunction keeps its name as a schema or as text, and does not say which; only a schema's address is lasting.
+// An explicit instantiation may name a private member: that is how it is read without copying the name.
+using NameOrSchema = std::variant<std::string, at::RecordFunction::schema_ref_t>;
+NameOrSchema at::RecordFunction::* name_member();
+template <NameOrSchema at::RecordFunction::* Member>
+struct Reveal {
+  friend NameOrSchema at::RecordFunction::* name_member() { return Member; }
+};
+template struct Reveal<&at::RecordFunction::fn_>;
+
+Kind kind_of(at::RecordScope scope) {
+  switch (scope) {
+    case at::RecordScope::FUNCTION: return kOp;
+    case at::RecordScope::BACKWARD_FUNCTION: return kBackward;
+    case at::RecordScope::TORCHSCRIPT_FUNCTION: return kTorchScript;
+    case at::RecordScope::LITE_INTERPRETER: return kLite;
+    case at::RecordScope::CUSTOM_CLASS: return kCustom;
+    case at::RecordScope::USER_SCOPE: return kRange;
+    case at::RecordScope::STATIC_RUNTIME_OP:
+    case at::RecordScope::STATIC_RUNTIME_MODEL: return kStaticRuntime;
+    default: return kOther;
+  }
+}
+
+uint32_t id_of_schema(Stream* stream, const c10::FunctionSchema& schema, at::RecordScope scope) {
+  uint64_t key = reinterpret_cast<uint64_t>(&schema);
+  NameSlot& slot = stream->names[((key >> 4) ^ (key >> 14)) % Stream::kNames];
+  const void* tagged = reinterpret_cast<const void*>(key | static_cast<uint64_t>(scope) << 56);
+  if (TORCHREEL_UNLIKELY(slot.key != tagged)) {
+    slot = {tagged, stream->recording->names.id(schema.name(), schema.overload_name(), kind_of(scope))};
+  }
+  return slot.id;
+}
+
+uint32_t id_of_text(Stream* stream, const std::string& name, Kind kind) {
+  uint64_t hash = hash_text(name.data(), name.size()) ^ kind;
+  // Odd, so that it is never the address of a schema or of code.
+  const void* key = reinterpret_cast<const void*>(hash | 1);
+  NameSlot& slot = stream->names[(hash >> 32) % Stream::kNames];
+  if (TORCHREEL_UNLIKELY(slot.key != key)) {
+    uint32_t id = stream->recording->names.id(name, "", kind);
+    if (id == kInlineName) return id;
+    slot = {key, id};
+  }
+  return slot.id;
+}
+
+uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
+  size_t bytes = std::min<size_t>(name.size(), 1024);
+  *at++ = kName | static_cast<uint64_t>(kind) << kIdShift;
+  *at++ = bytes;
+  at[bytes / 8] = 0;
+  memcpy(at, name.data(), bytes);
+  return at + (bytes + 7) / 8;
+}
+
+enum Wants { kInputsWanted = 1, kStackWanted = 2, kCountersWanted = 4 };
+
+template <int wants>
+std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
+  Stream* stream = writable_stream();
+  if (TORCHREEL_UNLIKELY(stream == nullptr)) return nullptr;
+  uint64_t* at = begin_event(stream);
+  if constexpr ((wants & kStackWanted) != 0) at = put_stack(stream, at);
+  uint64_t flags = 0;
+  uint32_t inputs = kNone;
+  if constexpr ((wants & kInputsWanted) != 0) {
+    at = put_inputs(stream, at, call.inputs(), &inputs);
+    if (TORCHREEL_LIKELY(inputs != kNone)) flags |= kHasInputs;
+  }
+  int64_t seq = call.seqNr();
+  if (seq >= 0) {
+    flags |= seq == stream->last_seq ? kSeqSame : seq == stream->last_seq + 1 ? kSeqNext : kSeqWord;
+    stream->last_seq = seq;
+  }
+  uint64_t forward_thread = call.forwardThreadId();
+  if (forward_thread != 0) flags |= kHasForwardThread;
+
+  const NameOrSchema& name = call.*name_member();
+  uint64_t key = 0;
+  uint32_t id;
+  if (TORCHREEL_LIKELY(name.index() == 1)) {
+    id = id_of_schema(stream, std::get_if<1>(&name)->get(), call.scope());
+  } else {
+    Kind kind = kind_of(call.scope());
+    id = id_of_text(stream, *std::get_if<0>(&name), kind);
+    if (TORCHREEL_UNLIKELY(id == kInlineName)) at = put_inline_name(at, *std::get_if<0>(&name), kind);
+    key = reinterpret_cast<uint64_t>(&call) | (call.isAsync() ? kKeyAsync : 0);
+  }
+  if constexpr ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
+  at = put_head(stream, at, key == 0 ? kBegin : kBeginKeyed, id, flags);
+  if (key != 0) *at++ = key;
+  if constexpr ((wants & kInputsWanted) != 0) {
+    if (inputs != kNone) *at++ = inputs;
+  }
+  if ((flags & 3) == kSeqWord) *at++ = static_cast<uint64_t>(seq);
+  if (forward_thread != 0) *at++ = forward_thread;
+  commit_event(stream, at);
+  return nullptr;
+}
+
+template <int wants>
+void on_end(const at::RecordFunction& call, at::ObserverContext*) {
+  Stream* stream = writable_stream();
+  if (TORCHREEL_UNLIKELY(stream == nullptr)) return;
+  uint64_t* at = begin_event(stream);
+  if constexpr ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
+  if (TORCHREEL_LIKELY((call.*name_member()).index() == 1)) {
+    at = put_head(stream, at, kEnd, 0);
+  } else {
+    at = put_head(stream, at, kEndKeyed, 0);
+    *at++ = reinterpret_cast<uint64_t>(&call);
+  }
+  commit_event(stream, at);
+}
+
+at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+at::CallbackHandle emitter = at::INVALID_CALLBACK_HANDLE;
+
+template <int wants>
+at::RecordFunctionCallback callback() {
+  at::RecordFunctionCallback callback(&on_begin<wants>, &on_end<wants>);
+  callback.needsInputs((wants & kInputsWanted) != 0);
+  return callback;
+}
+
+at::RecordFunctionCallback callback_for(int wants) {
+  switch (wants) {
+    case 0: return callback<0>();
+    case 1: return callback<1>();
+    case 2: return callback<2>();
+    case 3: return callback<3>();
+    case 4: return callback<4>();
+    case 5: return callback<5>();
+    case 6: return callback<6>();
+    default: return callback<7>();
+  }
+}
+
+using Scopes = std::unordered_set<at::RecordScope, std::hash<at::RecordScope>>;
+
+// All but those that mark a kernel's dtype or a build feature: these are no calls.
+const Scopes& recorded_scopes() {
+  using enum at::RecordScope;
+  static const Scopes scopes = {FUNCTION,         BACKWARD_FUNCTION, TORCHSCRIPT_FUNCTION, CUSTOM_CLASS,
+                                LITE_INTERPRETER, USER_SCOPE,        STATIC_RUNTIME_OP,    STATIC_RUNTIME_MODEL};
+  return scopes;
+}
+
+}  // namespace
+
+void attach_callbacks(const Recording& recording) {
+  if (handle != at::INVALID_CALLBACK_HANDLE) return;
+  const auto& options = recording.options;
+  int wants = (options.shapes ? kInputsWanted : 0) | (options.stacks ? kStackWanted : 0) |
+              (options.counters.empty() ? 0 : kCountersWanted);
+  handle = at::addGlobalCallback(callback_for(wants).scopes(recorded_scopes()));
+}
+
+void detach_callbacks() {
+  if (handle == at::INVALID_CALLBACK_HANDLE) return;
+  at::removeCallback(handle);
+  handle = at::INVALID_CALLBACK_HANDLE;
+}
+
+bool callbacks_attached() { return handle != at::INVALID_CALLBACK_HANDLE; }
+
+void mark(std::string_view name) {
+  Stream* stream = writable_stream();
+  if (stream == nullptr) return;
+  std::string text(name);
+  uint64_t* at = begin_event(stream);
+  uint32_t id = id_of_text(stream, text, kOther);
+  if (id == kInlineName) at = put_inline_name(at, text, kOther);
+  commit_event(stream, put_head(stream, at, kMark, id));
+}
+
+void flow(std::string_view name, uint64_t id, bool in) {
+  Stream* stream = writable_stream();
+  if (stream == nullptr) return;
+  std::string text(name);
+  uint64_t* at = begin_event(stream);
+  uint32_t name_id = id_of_text(stream, text, kOther);
+  if (name_id == kInlineName) at = put_inline_name(at, text, kOther);
+  at = put_head(stream, at, kFlow, name_id, in);
+  *at++ = id;
+  commit_event(stream, at);
+}
+
+namespace {
+
+const torch::profiler::impl::ProfilerStubs* emit_stubs = nullptr;
+
+std::unique_ptr<at::ObserverContext> emit_begin(const at::RecordFunction& call) {
+  emit_stubs->rangePush(call.name());
+  return nullptr;
+}
+
+void emit_end(const at::RecordFunction&, at::ObserverContext*) { emit_stubs->rangePop(); }
+
+}  // namespace
+
+std::string emit_ranges(const std::string& to) {
+  emit_stubs = to == "itt" ? torch::profiler::impl::ittStubs() : torch::profiler::impl::cudaStubs();
+  if (!emit_stubs->enabled()) return "this build of torch has no " + to;
+  emitter = at::addGlobalCallback(at::RecordFunctionCallback(&emit_begin, &emit_end).scopes(recorded_scopes()));
+  return "";
+}
+
+void stop_emitting() {
+  if (emitter == at::INVALID_CALLBACK_HANDLE) return;
+  at::removeCallback(emitter);
+  emitter = at::INVALID_CALLBACK_HANDLE;
+}
+
+}  // namespace torchreel

@@ -1,0 +1,26 @@
+// torch's RecordFunction -> events: one global callback, without context, lock or allocation on its way.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace torchreel {
+
+class Recording;
+
+// Begin and stop receiving calls for this recording. Do not require the GIL.
+void attach_callbacks(const Recording& recording);
+void detach_callbacks();
+// Between recordings of one schedule: calls go unseen and cost nothing.
+bool callbacks_attached();
+
+void mark(std::string_view name);
+// One end of an arrow to another thread or process: out (false) or in (true).
+void flow(std::string_view name, uint64_t id, bool in);
+
+// Ranges of Intel's ITT or NVIDIA's NVTX for each call. Returns why not, or an empty text.
+std::string emit_ranges(const std::string& to);
+void stop_emitting();
+
+}  // namespace torchreel

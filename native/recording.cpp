@@ -1,0 +1,377 @@
+#include "recording.h"
+
+#include <ATen/record_function.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "counters.h"
+
+namespace torchreel {
+
+using namespace layout;
+
+std::atomic<Recording*> Recording::active_{nullptr};
+std::atomic<uint64_t> Recording::epoch_{1};
+std::string (*python_thread_name)() = nullptr;
+
+namespace {
+
+constexpr auto kFlushEvery = std::chrono::milliseconds(200);
+
+// Every thread's stream, for as long as the thread lives or its events wait for the disk.
+std::mutex registry_mutex;
+std::vector<Stream*> registry;
+ChunkPool pool;
+
+__thread bool thread_is_ending __attribute__((tls_model("initial-exec"))) = false;
+__thread bool making_room __attribute__((tls_model("initial-exec"))) = false;
+
+}  // namespace
+
+// Its destructor runs when the thread ends.
+struct ThreadExit {
+  Stream* stream = nullptr;
+  ~ThreadExit() {
+    if (stream == nullptr) return;
+    thread_is_ending = true;
+    std::lock_guard registry_lock(registry_mutex);
+    bool needed;
+    {
+      std::lock_guard lock(stream->mutex);
+      stream->limit.store(nullptr, std::memory_order_relaxed);
+      stream->dead = true;
+      needed = Recording::active() != nullptr && stream->epoch == Recording::epoch();
+      if (needed && stream->chunk.words != nullptr) Recording::active()->seal(stream);
+      delete std::exchange(stream->stacks, nullptr);
+      delete std::exchange(stream->inputs, nullptr);
+      delete std::exchange(stream->counters, nullptr);
+    }
+    if (!needed) {
+      pool.give(stream->chunk);
+      std::erase(registry, stream);
+      delete stream;
+    }
+  }
+};
+
+namespace {
+
+Stream* stream_of_thread() {
+  static thread_local ThreadExit exit;
+  if (exit.stream == nullptr) {
+    exit.stream = new Stream;
+    std::lock_guard lock(registry_mutex);
+    registry.push_back(exit.stream);
+  }
+  current_stream = exit.stream;
+  return exit.stream;
+}
+
+std::string thread_name() {
+  char text[32] = "";
+  pthread_getname_np(pthread_self(), text, sizeof text);
+  std::string name = text;
+  if (python_thread_name != nullptr && PyGILState_GetThisThreadState() != nullptr) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    std::string given = python_thread_name();
+    if (!given.empty()) name = given;
+    PyGILState_Release(gil);
+  }
+  return name;
+}
+
+}  // namespace
+
+Stream* make_room() {
+  Recording* recording = Recording::active();
+  if (recording == nullptr || thread_is_ending || making_room) return nullptr;
+  // Finding a thread's name runs Python, which may free tensors and come back here.
+  making_room = true;
+  Stream* stream = stream_of_thread();
+  bool ok = stream->epoch == Recording::epoch() ? recording->next_chunk(stream) : recording->adopt(stream);
+  making_room = false;
+  return ok ? stream : nullptr;
+}
+
+// The thread's first event in this recording.
+bool Recording::adopt(Stream* stream) {
+  std::string name = thread_name();
+  uint32_t id = next_thread_.fetch_add(1);
+  spool.define(kThreadDef, Payload()
+                               .u32(id)
+                               .u32(0)
+                               .u64(static_cast<uint64_t>(syscall(SYS_gettid)))
+                               .u64(at::RecordFunction::currentThreadId())
+                               .text(name));
+  delete std::exchange(stream->stacks, options.stacks ? new StackCache : nullptr);
+  delete std::exchange(stream->inputs, options.shapes ? new InputsCache : nullptr);
+  delete std::exchange(stream->counters, options.counters.empty() ? nullptr : new CounterGroup(options.counters));
+  std::fill(std::begin(stream->names), std::end(stream->names), NameSlot{});
+  std::unique_lock lock(stream->mutex);
+  for (Chunk& chunk : stream->sealed) pool.give(chunk);
+  stream->sealed.clear();
+  pool.give(std::exchange(stream->chunk, Chunk{}));
+  stream->id = id;
+  stream->recording = this;
+  stream->last_tick = start_steady_.tick;
+  stream->last_seq = -1;
+  stream->stack = 0;
+  stream->epoch = epoch();
+  lock.unlock();
+  return next_chunk(stream);
+}
+
+bool Recording::next_chunk(Stream* stream) {
+  Chunk fresh = pool.take();
+  if (fresh.words == nullptr && options.ring_bytes != 0) fresh = recycle_oldest();
+  std::lock_guard lock(stream->mutex);
+  if (Recording::active() != this) {
+    pool.give(fresh);
+    return false;
+  }
+  if (fresh.words == nullptr) {
+    // The disk does not follow: this event is lost, and the stream goes on when there is room again.
+    count_lost();
+    stream->gap = true;
+    return false;
+  }
+  if (stream->chunk.words != nullptr) seal(stream);
+  fresh.used = fresh.flushed = 0;
+  uint32_t follows = std::exchange(stream->gap, false) ? kAfterGap : kFresh;
+  fresh.state = {kBlockMagic, stream->id, 0, follows, stream->last_tick, stream->last_seq, stream->stack};
+  stream->chunk = fresh;
+  stream->cursor.store(fresh.words, std::memory_order_relaxed);
+  stream->limit.store(fresh.words + fresh.capacity - kLongestEvent, std::memory_order_relaxed);
+  if (options.ring_bytes == 0 && pool.bytes_in_use() > options.memory_bytes / 4) wake_.notify_one();
+  return true;
+}
+
+// Needs the stream's lock.
+void Recording::seal(Stream* stream) {
+  stream->chunk.used = stream->cursor.load() - stream->chunk.words;
+  stream->chunk.order = seal_order_.fetch_add(1);
+  stream->sealed.push_back(std::exchange(stream->chunk, Chunk{}));
+}
+
+// A full flight recorder forgets its oldest chunk, whichever thread's it is.
+Chunk Recording::recycle_oldest() {
+  std::lock_guard registry_lock(registry_mutex);
+  Stream* oldest = nullptr;
+  uint64_t order = ~uint64_t{0};
+  for (Stream* stream : registry) {
+    std::lock_guard lock(stream->mutex);
+    if (stream->epoch == epoch() && !stream->sealed.empty() && stream->sealed.front().order < order) {
+      order = stream->sealed.front().order;
+      oldest = stream;
+    }
+  }
+  if (oldest == nullptr) return {};
+  std::unique_lock lock(oldest->mutex);
+  Chunk chunk = oldest->sealed.front();
+  oldest->sealed.pop_front();
+  overwritten_++;
+  if (oldest->dead && oldest->sealed.empty()) {
+    lock.unlock();
+    std::erase(registry, oldest);
+    delete oldest;
+  }
+  return chunk;
+}
+
+// Writes what a stream holds and was not written; `whole` writes all, for a copy, and marks nothing as written.
+bool Recording::flush_stream(Stream* stream, Spool& target, bool whole) {
+  std::lock_guard lock(stream->mutex);
+  if (stream->epoch != epoch()) return false;
+  bool wrote = false;
+  auto write = [&](Chunk& chunk, size_t used) {
+    size_t from = whole ? 0 : chunk.flushed;
+    if (used <= from) return;
+    BlockHeader header = chunk.state;
+    if (from > 0) header.follows = kContinues;
+    header.words = static_cast<uint32_t>(used - from);
+    if (!target.append(header, chunk.words + from)) count_lost();
+    if (!whole) chunk.flushed = used;
+    wrote = true;
+  };
+  for (Chunk& chunk : stream->sealed) write(chunk, chunk.used);
+  if (!whole) {
+    for (Chunk& chunk : stream->sealed) pool.give(chunk);
+    stream->sealed.clear();
+  }
+  if (stream->chunk.words != nullptr) {
+    write(stream->chunk, stream->cursor.load(std::memory_order_acquire) - stream->chunk.words);
+  }
+  return wrote;
+}
+
+EventsHeader Recording::header(bool closed) const {
+  Moment now = moment(CLOCK_MONOTONIC);
+  EventsHeader header{};
+  header.magic = kEventsMagic;
+  header.version = kVersion;
+  header.closed = closed;
+  header.start_tick = start_realtime_.tick;
+  header.start_realtime_ns = start_realtime_.ns;
+  header.first_tick = start_steady_.tick;
+  header.first_steady_ns = start_steady_.ns;
+  header.last_tick = now.tick;
+  header.last_steady_ns = now.ns;
+  header.lost_events = lost();
+  header.node = at::RecordFunction::getDefaultNodeId();
+  return header;
+}
+
+void Recording::flush_pass(bool closed) {
+  std::lock_guard pass(flush_mutex_);
+  uint64_t before = ticks();
+  bool wrote = false;
+  {
+    std::lock_guard registry_lock(registry_mutex);
+    for (size_t i = 0; i < registry.size();) {
+      Stream* stream = registry[i];
+      wrote = flush_stream(stream, spool, false) || wrote;
+      if (stream->dead) {
+        registry.erase(registry.begin() + static_cast<ptrdiff_t>(i));
+        delete stream;
+      } else {
+        i++;
+      }
+    }
+  }
+  if (wrote) {
+    BlockHeader promise{kBlockMagic, kNoThread, 0, 0, before, -1, 0};
+    spool.append(promise, nullptr);
+  }
+  spool.write_header(header(closed));
+}
+
+void Recording::run_flusher() {
+  pthread_setname_np(pthread_self(), "torchreel");
+  std::unique_lock lock(wake_mutex_);
+  while (!stopping_) {
+    wake_.wait_for(lock, kFlushEvery);
+    if (stopping_) break;
+    lock.unlock();
+    flush_pass(false);
+    lock.lock();
+  }
+}
+
+Recording::Recording(RecordingOptions given)
+    : options(std::move(given)), spool(options.spool), names(spool), inputs(spool), frames(spool) {
+  frames.hide(options.hidden_files);
+}
+
+void Recording::start() {
+  constexpr size_t kChunk = 256 << 10;
+  if (options.ring_bytes != 0) {
+    size_t chunk = std::clamp<size_t>(options.ring_bytes / 32 / 4096 * 4096, 32 << 10, kChunk);
+    pool.configure(chunk, std::max<size_t>(options.ring_bytes / chunk, 2));
+  } else {
+    pool.configure(kChunk, options.memory_bytes / kChunk);
+  }
+  spool.define(kProcess, options.process);
+  if (!options.counters.empty()) {
+    Payload names;
+    for (const auto& name : options.counters) names.text(name);
+    spool.define(kCounterDef, names);
+  }
+  start_realtime_ = moment(CLOCK_REALTIME);
+  start_steady_ = moment(CLOCK_MONOTONIC);
+  epoch_.fetch_add(1);
+  active_.store(this, std::memory_order_release);
+  if (options.ring_bytes == 0) flusher_ = std::thread([this] { run_flusher(); });
+}
+
+void Recording::stop() {
+  active_.store(nullptr, std::memory_order_release);
+  {
+    std::lock_guard registry_lock(registry_mutex);
+    for (Stream* stream : registry) {
+      std::lock_guard lock(stream->mutex);
+      stream->limit.store(nullptr, std::memory_order_relaxed);
+    }
+  }
+  if (flusher_.joinable()) {
+    {
+      std::lock_guard lock(wake_mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    flusher_.join();
+    flush_pass(true);
+  }
+  epoch_.fetch_add(1);
+  {
+    std::lock_guard registry_lock(registry_mutex);
+    for (Stream* stream : registry) {
+      std::lock_guard lock(stream->mutex);
+      for (Chunk& chunk : stream->sealed) pool.give(chunk);
+      stream->sealed.clear();
+    }
+    // The chunk that a living thread last wrote to stays its own: it may be within an event right now.
+    std::erase_if(registry, [](Stream* stream) {
+      bool dead = stream->dead;
+      if (dead) delete stream;
+      return dead;
+    });
+  }
+  pool.release();
+}
+
+void Recording::flush() { flush_pass(false); }
+
+int Recording::dump(const std::string& directory) {
+  std::lock_guard pass(flush_mutex_);
+  Spool copy(directory);
+  {
+    std::lock_guard registry_lock(registry_mutex);
+    spool.copy_definitions(copy);
+    if (!copy.open()) return copy.error();
+    for (Stream* stream : registry) flush_stream(stream, copy, true);
+  }
+  copy.write_header(header(true));
+  return copy.error();
+}
+
+void Recording::define_step(uint64_t number) { spool.define(kStepDef, Payload().u64(number).u64(ticks())); }
+
+uint32_t Recording::define_module(uint32_t id, uint32_t parent, std::string_view path, std::string_view type) {
+  spool.define(kModuleDef, Payload().u32(id).u32(parent).text(path).text(type));
+  std::string name = "nn.Module: ";
+  return names.id(name.append(type), "", kModule, id);
+}
+
+void prepare_fork() { registry_mutex.lock(); }
+
+void parent_after_fork() { registry_mutex.unlock(); }
+
+// Nothing of the parent's may be written by the child: its recording is left alone, its threads do not exist here.
+void child_after_fork() {
+  Recording::active_.store(nullptr);
+  Recording::epoch_.fetch_add(1);
+  Stream* mine = current_stream;
+  bool listed = std::find(registry.begin(), registry.end(), mine) != registry.end();
+  registry.clear();
+  if (listed) {
+    registry.push_back(mine);
+    mine->limit.store(nullptr);
+    // What the parent had not yet written is the parent's to write.
+    mine->sealed.clear();
+    mine->chunk = {};
+    mine->cursor.store(nullptr);
+  }
+  new (&pool) ChunkPool;
+  registry_mutex.unlock();
+}
+
+void watch_forks() {
+  static const int registered = pthread_atfork(prepare_fork, parent_after_fork, child_after_fork);
+  (void)registered;
+}
+
+}  // namespace torchreel

@@ -1,0 +1,101 @@
+// A recording: the tables, the streams of its threads, and the flusher that brings them to disk.
+// There is one at a time. A forked child abandons its parent's and may begin its own.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "frames.h"
+#include "inputs.h"
+#include "names.h"
+#include "spool.h"
+#include "stream.h"
+
+namespace torchreel {
+
+struct RecordingOptions {
+  std::string spool;    // directory to stream to; empty for a flight recorder
+  std::string process;  // JSON: what the process says about itself
+  size_t ring_bytes = 0;
+  size_t memory_bytes = 512 << 20;  // most that may wait for the disk
+  bool shapes = false;
+  bool memory = false;
+  bool stacks = false;
+  bool modules = false;
+  bool python = false;
+  std::vector<std::string> counters;
+  std::vector<std::string> hidden_files;
+};
+
+class Recording {
+ public:
+  explicit Recording(RecordingOptions options);
+
+  // The one that runs, or null. Does not require the GIL.
+  static Recording* active() { return active_.load(std::memory_order_acquire); }
+  static uint64_t epoch() { return epoch_.load(std::memory_order_relaxed); }
+
+  void start();
+  // After this no thread begins an event; what each wrote before is on disk. Releases nothing of Python's.
+  void stop();
+  // Writes what a flight recorder holds now to a spool of its own, and goes on. Returns errno, or 0.
+  int dump(const std::string& spool);
+  // All that was written before the call is on disk when it returns.
+  void flush();
+
+  void define_step(uint64_t number);
+  uint32_t define_module(uint32_t id, uint32_t parent, std::string_view path, std::string_view type);
+  void count_lost() { lost_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+  uint64_t overwritten() const { return overwritten_; }
+
+  const RecordingOptions options;
+  Spool spool;
+  NameTable names;
+  InputsTable inputs;
+  FrameTable frames;
+
+ private:
+  friend Stream* make_room();
+  friend struct ThreadExit;
+  friend void prepare_fork();
+  friend void parent_after_fork();
+  friend void child_after_fork();
+
+  bool adopt(Stream* stream);
+  bool next_chunk(Stream* stream);
+  void seal(Stream* stream);
+  Chunk recycle_oldest();
+  bool flush_stream(Stream* stream, Spool& target, bool whole);
+  void flush_pass(bool closed);
+  void run_flusher();
+  layout::EventsHeader header(bool closed) const;
+
+  static std::atomic<Recording*> active_;
+  static std::atomic<uint64_t> epoch_;
+
+  Moment start_realtime_{};
+  Moment start_steady_{};
+  std::atomic<uint64_t> lost_{0};
+  uint64_t overwritten_ = 0;
+  std::atomic<uint64_t> seal_order_{0};
+  std::atomic<uint32_t> next_thread_{0};
+  std::mutex flush_mutex_;  // one pass at a time
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread flusher_;
+};
+
+// Registers what must happen around fork(). Once per process.
+void watch_forks();
+
+// Python's name for the calling thread, if it has one: set by the binding. Called with the GIL.
+extern std::string (*python_thread_name)();
+
+}  // namespace torchreel

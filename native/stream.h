@@ -1,0 +1,131 @@
+// A stream: the events of one thread. Only that thread writes; the flusher reads what is behind the cursor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "clock.h"
+#include "layout.h"
+
+#define TORCHREEL_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TORCHREEL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+namespace torchreel {
+
+class Recording;
+struct StackCache;
+struct InputsCache;
+struct CounterGroup;
+
+// Room that one event may need at the most: the longest inputs or name, and all that belongs to them.
+constexpr size_t kLongestEvent = 1600;
+constexpr size_t kMaxInlineWords = 1024;
+
+// A piece of a stream. `state` is the stream's state before its first word, so that it decodes without its
+// predecessors, which a flight recorder may have overwritten.
+struct Chunk {
+  uint64_t* words = nullptr;
+  size_t capacity = 0;
+  size_t used = 0;
+  size_t flushed = 0;
+  uint64_t order = 0;  // when it was sealed, among all chunks
+  layout::BlockHeader state{};
+};
+
+struct NameSlot {
+  const void* key = nullptr;
+  uint32_t id = 0;
+};
+
+struct Stream {
+  static constexpr size_t kNames = 1024;
+
+  std::atomic<uint64_t*> cursor{nullptr};
+  // Set to nullptr by whoever stops the recording: the thread then finds itself without room, and looks up why.
+  std::atomic<uint64_t*> limit{nullptr};
+  uint64_t last_tick = 0;
+  int64_t last_seq = -1;
+  uint32_t stack = 0;
+  uint32_t id = 0;
+  uint64_t epoch = 0;
+  Recording* recording = nullptr;
+  StackCache* stacks = nullptr;
+  InputsCache* inputs = nullptr;
+  CounterGroup* counters = nullptr;
+  NameSlot names[kNames];
+
+  std::mutex mutex;  // guards what follows: a chunk being changed while the flusher reads
+  Chunk chunk;
+  std::deque<Chunk> sealed;
+  bool dead = false;  // its thread has ended
+  bool gap = false;   // events were lost since the last chunk
+
+  ~Stream();
+};
+
+// One pointer of static TLS: a dozen kilobytes of it would keep the extension from loading.
+extern __thread Stream* current_stream __attribute__((tls_model("initial-exec")));
+
+// Makes room in the thread's stream: a new chunk, or a new stream. Null if nothing is being recorded.
+Stream* make_room();
+
+// The calling thread's stream with room for one event, or null if nothing is being recorded.
+inline Stream* writable_stream() {
+  Stream* stream = current_stream;
+  if (TORCHREEL_UNLIKELY(stream->cursor.load(std::memory_order_relaxed) >=
+                         stream->limit.load(std::memory_order_relaxed))) {
+    return make_room();
+  }
+  return stream;
+}
+
+// Whether there is anything to end: never makes a stream.
+inline Stream* open_stream(uint64_t epoch) {
+  Stream* stream = writable_stream();
+  return stream != nullptr && stream->epoch == epoch ? stream : nullptr;
+}
+
+inline uint64_t* begin_event(Stream* stream) { return stream->cursor.load(std::memory_order_relaxed); }
+inline void commit_event(Stream* stream, uint64_t* end) { stream->cursor.store(end, std::memory_order_release); }
+
+// The first word of an event, with the ticks since the last one; writes a kTime before it where they are too many.
+inline uint64_t* put_head(Stream* stream, uint64_t* at, uint64_t tag, uint64_t id, uint64_t flags = 0) {
+  uint64_t now = ticks();
+  uint64_t passed = now - stream->last_tick;
+  if (TORCHREEL_UNLIKELY(passed > layout::kMaxTicks)) {
+    *at++ = layout::kTime;
+    *at++ = now;
+    passed = 0;
+  }
+  stream->last_tick = now;
+  *at++ = tag | (flags << layout::kFlagShift) | (id << layout::kIdShift) | (passed << layout::kTicksShift);
+  return at;
+}
+
+// Chunks of memory for streams, carved from huge pages and used again. Thread-safe.
+class ChunkPool {
+ public:
+  static constexpr size_t kSlabBytes = 4 << 20;
+
+  // Chunks of this size; at most `most` of them.
+  void configure(size_t chunk_bytes, size_t most);
+  // Null words when there are none left.
+  Chunk take();
+  void give(Chunk chunk);
+  // Unmaps all that was given back; what streams still hold is theirs.
+  void release();
+  size_t bytes_in_use() const { return in_use_ * chunk_bytes_; }
+
+ private:
+  std::mutex mutex_;
+  size_t chunk_bytes_ = 256 << 10;
+  size_t most_ = 2048;
+  size_t in_use_ = 0;
+  std::vector<uint64_t*> free_;
+};
+
+}  // namespace torchreel

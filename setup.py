@@ -1,0 +1,51 @@
+"""Builds the two extensions: _core against the installed torch, _decode against nothing but Python."""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
+
+FLAGS = ["-O3", "-g1", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
+CXX = [*FLAGS, "-std=c++20"]
+TORCH_INCLUDES = include_paths()
+CORE = [
+    "allocator.cpp",
+    "counters.cpp",
+    "frames.cpp",
+    "inputs.cpp",
+    "interpreter.c",
+    "module.cpp",
+    "names.cpp",
+    "python_calls.cpp",
+    "recorder.cpp",
+    "recording.cpp",
+    "spool.cpp",
+    "stream.cpp",
+]
+DECODE = ["arrow.cpp", "decode.cpp", "decode_module.cpp", "definitions.cpp", "inputs_text.cpp"]
+
+
+def sources(names: list[str]) -> list[str]:
+    return [str(Path("native", name)) for name in names]
+
+
+setup(
+    ext_modules=[
+        CppExtension(
+            "torchreel._core",
+            sources(CORE),
+            extra_compile_args={"cxx": CXX},
+            depends=[str(path) for path in Path("native").glob("*.h")],
+        ),
+        Extension(
+            "torchreel._decode",
+            sources(DECODE),
+            # pybind11 is headers only, and torch carries a copy.
+            include_dirs=TORCH_INCLUDES,
+            extra_compile_args={"cxx": CXX},
+            depends=[str(path) for path in Path("native").glob("*.h")],
+            language="c++",
+        ),
+    ],
+    cmdclass={"build_ext": BuildExtension},
+)
