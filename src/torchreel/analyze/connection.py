@@ -1,0 +1,36 @@
+"""A connection to a reel's tables for one question, in which damaged files are told from mistakes of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from torchreel.errors import CorruptReelError, QueryError
+from torchreel.reel import Reel
+from torchreel.reel.query import connect
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@contextmanager
+def opened(reel: Reel) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Connect, and close at the end; a file that turns out to be unreadable on the way is a CorruptReelError."""
+    import duckdb
+
+    connection = connect(reel)
+    try:
+        yield connection
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
+        raise  # the statement is wrong, not the reel
+    except duckdb.OutOfMemoryException as error:
+        raise QueryError(f"There is too little memory to read {reel.path}: {_first_line(error)}.") from None
+    except duckdb.Error as error:
+        raise CorruptReelError(f"{reel.path} cannot be read ({_first_line(error)}): restore it from a copy.") from None
+    finally:
+        connection.close()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")
