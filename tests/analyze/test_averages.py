@@ -218,20 +218,22 @@ def test_empty_reel(tmp_path: Path) -> None:
     assert averages(reel, by="module").num_rows == 0
 
 
+GROUPS = "name, overload, inputs, module, stack, thread, step, process, kind"
+SORTS = "self, total, count, memory, flops, average"
+KINDS = "op, backward, torchscript, lite, custom, static_runtime, range, module, python, other"
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"by": ["colour"]}, "Calls cannot be grouped by 'colour': give one or more of name, overload, inputs, module, "
-         "stack, thread, step, process, kind."),
-        ({"by": []}, "Calls cannot be grouped by nothing: give one or more of name, overload, inputs, module, "
-         "stack, thread, step, process, kind."),
-        ({"sort": "size"}, "Averages cannot be sorted by 'size': give one of self, total, count, memory, flops, average."),
+        ({"by": ["colour"]}, f"Calls cannot be grouped by 'colour': give one or more of {GROUPS}."),
+        ({"by": []}, f"Calls cannot be grouped by nothing: give one or more of {GROUPS}."),
+        ({"sort": "size"}, f"Averages cannot be sorted by 'size': give one of {SORTS}."),
         ({"limit": -1}, "A limit of -1 rows makes no sense: give a number from 0, or None for all rows."),
         ({"stack_frames": 0}, "A stack of 0 frames makes no sense: give a number from 1."),
-        ({"kinds": ["ops"]}, "There is no kind of call 'ops': give one or more of op, backward, torchscript, lite, custom, "
-         "static_runtime, range, module, python, other."),
+        ({"kinds": ["ops"]}, f"There is no kind of call 'ops': give one or more of {KINDS}."),
     ],
-)  # fmt: skip
+)
 def test_unknown_options_name_the_allowed_ones(reel: torchreel.Reel, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(OptionError) as error:
         averages(reel, **options)

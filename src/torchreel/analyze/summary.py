@@ -39,11 +39,8 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as `report --format json` prints them."""
-        return {
-            **asdict(self),
-            "incomplete_processes": list(self.incomplete_processes),
-            "peak_memory": [asdict(p) for p in self.peak_memory],
-        }
+        values = asdict(self)
+        return {**values, **{name: list(value) for name, value in values.items() if isinstance(value, tuple)}}
 
 
 # The optional parts of a recording, and the table that has rows only if they were recorded.
