@@ -1,5 +1,8 @@
 """Builds the two extensions: _core against the installed torch, _decode against nothing but Python."""
 
+import os
+import subprocess
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -13,7 +16,6 @@ CORE = [
     "counters.cpp",
     "frames.cpp",
     "inputs.cpp",
-    "interpreter.c",
     "module.cpp",
     "names.cpp",
     "python_calls.cpp",
@@ -22,30 +24,40 @@ CORE = [
     "spool.cpp",
     "stream.cpp",
 ]
-DECODE = ["arrow.cpp", "decode.cpp", "decode_module.cpp", "definitions.cpp", "inputs_text.cpp"]
+DECODE = ["arrow.cpp", "decode.cpp", "decode_module.cpp", "decode_tables.cpp", "definitions.cpp", "inputs_text.cpp"]
 
 
 def sources(names: list[str]) -> list[str]:
     return [str(Path("native", name)) for name in names]
 
 
+class Build(BuildExtension):
+    def build_extensions(self) -> None:
+        check = ["cc", "-fsyntax-only", "-I", sysconfig.get_path("include"), "native/interpreter_check.c"]
+        subprocess.run(check, check=True)
+        super().build_extensions()
+
+
+EXTENSIONS = [
+    CppExtension(
+        "torchreel._core",
+        sources(CORE),
+        extra_compile_args={"cxx": CXX},
+        depends=[str(path) for path in Path("native").glob("*.h")],
+    ),
+    Extension(
+        "torchreel._decode",
+        sources(DECODE),
+        # pybind11 is headers only, and torch carries a copy.
+        include_dirs=TORCH_INCLUDES,
+        extra_compile_args={"cxx": CXX},
+        depends=[str(path) for path in Path("native").glob("*.h")],
+        language="c++",
+    ),
+]
+
+# The Makefile installs the package once, and compiles by itself whatever has changed since.
 setup(
-    ext_modules=[
-        CppExtension(
-            "torchreel._core",
-            sources(CORE),
-            extra_compile_args={"cxx": CXX},
-            depends=[str(path) for path in Path("native").glob("*.h")],
-        ),
-        Extension(
-            "torchreel._decode",
-            sources(DECODE),
-            # pybind11 is headers only, and torch carries a copy.
-            include_dirs=TORCH_INCLUDES,
-            extra_compile_args={"cxx": CXX},
-            depends=[str(path) for path in Path("native").glob("*.h")],
-            language="c++",
-        ),
-    ],
-    cmdclass={"build_ext": BuildExtension},
+    ext_modules=[] if os.environ.get("TORCHREEL_NATIVE") == "no" else EXTENSIONS,
+    cmdclass={"build_ext": Build},
 )

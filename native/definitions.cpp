@@ -23,7 +23,7 @@ class Reader {
     if (zero == nullptr) throw SpoolError("a text in its definitions has no end");
     std::string value(at_, static_cast<const char*>(zero));
     at_ += value.size() + 1;
-    return value;
+    return valid_text(std::move(value));
   }
   bool more() const { return at_ < end_; }
   std::vector<uint64_t> words(size_t count) {
@@ -121,6 +121,22 @@ void read_record(Definitions& all, uint32_t type, Reader in) {
 }
 
 }  // namespace
+
+std::string valid_text(std::string text) {
+  for (size_t i = 0; i < text.size();) {
+    auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+    unsigned first = byte(i);
+    size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    bool valid = length > 0;
+    for (size_t k = 1; k < length; k++) valid = valid && (byte(i + k) & 0xc0) == 0x80;
+    // Overlong forms, surrogates, and what lies beyond Unicode.
+    if (valid && length == 3) valid = !(first == 0xe0 && byte(i + 1) < 0xa0) && !(first == 0xed && byte(i + 1) >= 0xa0);
+    if (valid && length == 4) valid = !(first == 0xf0 && byte(i + 1) < 0x90) && !(first == 0xf4 && byte(i + 1) >= 0x90);
+    if (!valid) text[i] = '?';
+    i += valid ? length : 1;
+  }
+  return text;
+}
 
 Definitions read_definitions(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -64,6 +63,9 @@ struct Definitions {
   std::vector<std::string> counters;
   std::vector<OldBlock> old_blocks;
 };
+
+// The text with every byte that is not valid UTF-8 replaced by '?'.
+std::string valid_text(std::string text);
 
 // A file that ends within a record is read up to there: its writer was killed. Throws SpoolError.
 Definitions read_definitions(const std::string& path);

@@ -1,5 +1,5 @@
 // CPython 3.11's interpreter frames, as far as the recorder reads them: a mirror of private structures that
-// interpreter.c checks against CPython's own headers when it is compiled.
+// interpreter_check.c checks against CPython's own headers at build time.
 #pragma once
 
 #include <Python.h>
@@ -27,12 +27,18 @@ struct torchreel_frame {
   PyObject* localsplus[1];
 };
 
-typedef PyObject* (*torchreel_eval)(PyThreadState*, struct torchreel_frame*, int);
+#ifdef __cplusplus
+}
+
+// What evaluates a frame.
+using EvalFunction = PyObject* (*)(PyThreadState*, torchreel_frame*, int);
 
 // Replace the function that evaluates frames in all threads; returns the one before. Needs the GIL.
-torchreel_eval torchreel_set_eval(torchreel_eval hook);
-
-#ifdef __cplusplus
+inline EvalFunction set_eval(EvalFunction hook) {
+  PyInterpreterState* interpreter = PyInterpreterState_Get();
+  auto before = reinterpret_cast<EvalFunction>(_PyInterpreterState_GetEvalFrameFunc(interpreter));
+  _PyInterpreterState_SetEvalFrameFunc(interpreter, reinterpret_cast<_PyFrameEvalFunction>(hook));
+  return before;
 }
 
 // The innermost frame of a thread; only that thread may call this, with or without the GIL.

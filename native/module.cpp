@@ -103,12 +103,14 @@ void abandon() {
 void pause_recording() {
   active();
   detach_callbacks();
+  pause_calls(true);
   watch_allocations(false);
 }
 
 void resume_recording() {
   Recording& recording = active();
   if (recording.options.memory) watch_allocations(true);
+  pause_calls(false);
   attach_callbacks(recording);
 }
 
@@ -161,6 +163,7 @@ PYBIND11_MODULE(_core, module) {
   });
   module.def("mark", [](const std::string& name) { mark(name); });
   module.def("flow", [](const std::string& name, uint64_t id, bool in) { flow(name, id, in); });
+  module.def("define_process", [](const std::string& text) { active().spool.define(layout::kProcess, text); });
   module.def("define_step", [](uint64_t number) { active().define_step(number); });
   module.def("define_module", [](uint32_t id, int64_t parent, const std::string& path, const std::string& type) {
     return active().define_module(id, parent < 0 ? layout::kNone : static_cast<uint32_t>(parent), path, type);

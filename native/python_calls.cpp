@@ -12,8 +12,9 @@ namespace torchreel {
 namespace {
 
 // Written under the GIL while the hook is off; read by the hook, under the GIL too.
-torchreel_eval next_eval = nullptr;
+EvalFunction next_eval = nullptr;
 bool record_python = false;
+bool calls_paused = false;
 PyCodeObject* module_code = nullptr;
 PyObject* module_namer = nullptr;
 std::unordered_map<PyObject*, uint32_t> module_names;
@@ -56,7 +57,7 @@ uint32_t name_of_call(torchreel_frame* frame, bool is_module, PyObject* module) 
 
 PyObject* eval_and_record(PyThreadState* state, torchreel_frame* frame, int throwing) {
   bool is_module = frame->code == module_code;
-  if (!is_module && !record_python) return next_eval(state, frame, throwing);
+  if ((!is_module && !record_python) || calls_paused) return next_eval(state, frame, throwing);
   // Held over the naming: the frame's own reference may go once it runs.
   PyObject* module = is_module ? frame->localsplus[0] : nullptr;
   uint32_t name = name_of_call(frame, is_module, module);
@@ -74,24 +75,27 @@ PyObject* eval_and_record(PyThreadState* state, torchreel_frame* frame, int thro
 
 void watch_calls(Recording& recording, PyObject* module_call, PyObject* name_module) {
   record_python = recording.options.python;
+  calls_paused = false;
   module_code = reinterpret_cast<PyCodeObject*>(module_call);
   Py_XINCREF(module_call);
   Py_XINCREF(name_module);
   module_namer = name_module;
   module_names.clear();
-  next_eval = torchreel_set_eval(&eval_and_record);
+  next_eval = set_eval(&eval_and_record);
 }
 
 void unwatch_calls() {
   if (next_eval == nullptr) return;
   // Another hook may have been put before ours since: it calls ours, which then only passes through.
-  torchreel_eval current = torchreel_set_eval(next_eval);
-  if (current != &eval_and_record) torchreel_set_eval(current);
+  EvalFunction current = set_eval(next_eval);
+  if (current != &eval_and_record) set_eval(current);
   record_python = false;
   Py_CLEAR(module_code);
   Py_CLEAR(module_namer);
   module_names.clear();
 }
+
+void pause_calls(bool paused) { calls_paused = paused; }
 
 void forget_module(PyObject* module) { module_names.erase(module); }
 

@@ -12,6 +12,8 @@ class Recording;
 // `module_call` is the code of torch.nn.Module.__call__, or null; `name_module(module)` gives a name's id.
 void watch_calls(Recording& recording, PyObject* module_call, PyObject* name_module);
 void unwatch_calls();
+// While paused no call begins; those that have begun still end.
+void pause_calls(bool paused);
 // The module is gone, or its path has changed: ask again when it is next seen.
 void forget_module(PyObject* module);
 

@@ -184,8 +184,6 @@ void detach_callbacks() {
   handle = at::INVALID_CALLBACK_HANDLE;
 }
 
-bool callbacks_attached() { return handle != at::INVALID_CALLBACK_HANDLE; }
-
 void mark(std::string_view name) {
   Stream* stream = writable_stream();
   if (stream == nullptr) return;

@@ -12,8 +12,6 @@ class Recording;
 // Begin and stop receiving calls for this recording. Do not require the GIL.
 void attach_callbacks(const Recording& recording);
 void detach_callbacks();
-// Between recordings of one schedule: calls go unseen and cost nothing.
-bool callbacks_attached();
 
 void mark(std::string_view name);
 // One end of an arrow to another thread or process: out (false) or in (true).

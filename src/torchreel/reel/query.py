@@ -64,8 +64,8 @@ def run(reel: Reel, query: str) -> pa.Table:
 
     connection = connect(reel)
     try:
-        result = connection.execute(query)
-        table: pa.Table = result.to_arrow_table()
+        result = connection.sql(query)
+        table: pa.Table = pa.table({}) if result is None else result.to_arrow_table()
         return table
     except duckdb.Error as error:
         raise QueryError(

@@ -7,15 +7,16 @@ done again. The bytes are described in native/layout.h; they are decoded by `_de
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from torchreel.errors import CorruptReelError
-from torchreel.reel.tables import OPS, TABLES
+from torchreel.reel.tables import INPUTS, OPS, PROCESSES, TABLES
 from torchreel.reel.write import ProcessWriter, conform
 
 if TYPE_CHECKING:
@@ -35,20 +36,52 @@ def _open(process: Path) -> Spool:
     from torchreel import _decode
 
     try:
-        return _decode.Spool(str(process / DIRECTORY), process.name)
+        return _decode.Spool(str(process / DIRECTORY))
     except _decode.SpoolError as error:
         raise CorruptReelError(f"{process / DIRECTORY} cannot be read: {error}.") from None
 
 
+def _process_table(decoder: Spool, name: str) -> pa.Table:
+    """The one row of `processes`."""
+    try:
+        said = json.loads(decoder.process)
+    except ValueError:
+        said = {}
+    row: dict[str, Any] = {
+        **(said if isinstance(said, dict) else {}),
+        "name": name,
+        "start_ns": decoder.start_ns,
+        "end_ns": decoder.end_ns,
+        "complete": decoder.closed,
+        "lost_events": decoder.lost_events,
+        "node": decoder.node if decoder.node >= 0 else None,
+    }
+    try:
+        return pa.Table.from_pylist([{key: row.get(key) for key in PROCESSES.names}], schema=PROCESSES.schema)
+    except (pa.ArrowException, OverflowError, TypeError):
+        raise CorruptReelError(f"What the process {name} says about itself makes no sense: {said}.") from None
+
+
+def _batches(decoder: Spool, process: Path) -> Iterator[tuple[str, pa.Table]]:
+    """All rows of all tables, as they are decoded."""
+    from torchreel import _decode
+
+    try:
+        while (batch := decoder.next()) is not None:
+            for name, columns in batch.items():
+                yield name, conform(TABLES[name], pa.record_batch(columns))
+        for name, columns in decoder.finish().items():
+            yield name, conform(TABLES[name], pa.record_batch(columns))
+    except _decode.SpoolError as error:
+        raise CorruptReelError(f"{process / DIRECTORY} cannot be read: {error}.") from None
+    yield PROCESSES.name, _process_table(decoder, process.name)
+
+
 def read(process: Path) -> dict[str, pa.Table]:
     """Decode a whole spool into tables, in memory."""
-    decoder = _open(process)
     batches: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
-    while (batch := decoder.next()) is not None:
-        for name, columns in batch.items():
-            batches[name].append(conform(TABLES[name], pa.record_batch(columns)))
-    for name, columns in decoder.finish().items():
-        batches[name].append(conform(TABLES[name], pa.record_batch(columns)))
+    for name, table in _batches(_open(process), process):
+        batches[name].append(table)
     return {
         name: pa.concat_tables(parts).unify_dictionaries() if parts else TABLES[name].schema.empty_table()
         for name, parts in batches.items()
@@ -59,14 +92,10 @@ def convert(process: Path, flop_counter: FlopCounter | None = None) -> None:
     """Turn a spool into Parquet files, batch by batch, and remove it."""
     decoder = _open(process)
     with ProcessWriter(process) as writer:
-        while (batch := decoder.next()) is not None:
-            for name, columns in batch.items():
-                table = conform(TABLES[name], pa.record_batch(columns))
-                if name == OPS.name and flop_counter is not None:
-                    table = flop_counter(table, conform(TABLES["inputs"], pa.record_batch(decoder.inputs())))
-                writer.write(name, table)
-        for name, columns in decoder.finish().items():
-            writer.write(name, pa.record_batch(columns))
+        for name, table in _batches(decoder, process):
+            if name == OPS.name and flop_counter is not None:
+                table = flop_counter(table, conform(INPUTS, pa.record_batch(decoder.inputs())))
+            writer.write(name, table)
     done = process / f".{DIRECTORY}"
     (process / DIRECTORY).rename(done)
     shutil.rmtree(done)

@@ -1,8 +1,8 @@
+// Compiled at build time, and never linked: does interpreter.h mirror the frames of this CPython?
 #define Py_BUILD_CORE 1
 #include "interpreter.h"
 
 #include <internal/pycore_frame.h>
-#include <internal/pycore_interp.h>
 #include <stddef.h>
 
 #define SAME(ours, theirs) \
@@ -15,10 +15,3 @@ SAME(prev_instr, prev_instr);
 SAME(owner, owner);
 SAME(localsplus, localsplus);
 _Static_assert(FRAME_OWNED_BY_GENERATOR == 1, "owner of a generator's frame");
-
-torchreel_eval torchreel_set_eval(torchreel_eval hook) {
-  PyInterpreterState* interpreter = PyInterpreterState_Get();
-  torchreel_eval before = (torchreel_eval)_PyInterpreterState_GetEvalFrameFunc(interpreter);
-  _PyInterpreterState_SetEvalFrameFunc(interpreter, (_PyFrameEvalFunction)hook);
-  return before;
-}

@@ -1,0 +1,59 @@
+# Two commands do all the set-up by themselves: `make demo` and `make test`.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STAMPS := .stamps
+NATIVE := $(wildcard native/*.h native/*.cpp native/*.c)
+PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+export MAX_JOBS ?= 2
+
+.PHONY: demo test test-long bench lint format clean
+
+demo: $(STAMPS)/native
+	@rm -rf demo.reel
+	$(VENV)/bin/torchreel record --all -o demo.reel examples/train_transformer.py
+	@$(VENV)/bin/torchreel report demo.reel --limit 15
+	@echo "The reel is demo.reel/."
+
+test: $(STAMPS)/native $(STAMPS)/dev lint
+	$(PYTHON) -m pytest -m "not long" -n 2 --dist loadfile
+
+test-long: $(STAMPS)/native $(STAMPS)/dev
+	$(PYTHON) -m pytest -m long
+
+bench: $(STAMPS)/native $(STAMPS)/dev
+	$(PYTHON) -m benchmarks
+
+lint: $(STAMPS)/native $(STAMPS)/dev
+	$(VENV)/bin/ruff check src tests benchmarks examples setup.py
+	$(VENV)/bin/ruff format --check src tests benchmarks examples setup.py
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $(NATIVE)
+
+format: $(STAMPS)/dev
+	$(VENV)/bin/ruff check --fix src tests benchmarks examples setup.py
+	$(VENV)/bin/ruff format src tests benchmarks examples setup.py
+	$(VENV)/bin/clang-format -i $(NATIVE)
+
+clean:
+	rm -rf $(VENV) $(STAMPS) build src/torchreel/*.so demo.reel
+
+# torch first, so that nothing that comes after pulls another build of it.
+$(STAMPS)/torch:
+	@mkdir -p $(STAMPS)
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) "setuptools>=77" wheel ninja
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/torch pyproject.toml
+	TORCHREEL_NATIVE=no $(PIP) --no-build-isolation -e .
+	@touch $@
+
+# Only what changed is compiled.
+$(STAMPS)/native: $(STAMPS)/package setup.py $(NATIVE)
+	$(PYTHON) setup.py --quiet build_ext --inplace
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/package
+	TORCHREEL_NATIVE=no $(PIP) --no-build-isolation -e ".[dev]"
+	@touch $@

@@ -1,0 +1,501 @@
+#include "decode.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace torchreel {
+
+using namespace layout;
+
+namespace {
+
+constexpr size_t kForwardCalls = 1 << 17;  // how many calls back a backward call may find its forward call
+constexpr size_t kDeepest = 1 << 16;
+constexpr size_t kSearched = 1024;  // how deep an end looks for its begin
+
+bool read_at(int file, void* data, size_t bytes, uint64_t offset) {
+  return pread(file, data, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+}
+
+}  // namespace
+
+Decoder::Decoder(const std::string& directory) : definitions_(read_definitions(directory + "/definitions")) {
+  file_ = open((directory + "/events").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_ < 0) throw SpoolError("it has no events");
+  struct stat status {};
+  fstat(file_, &status);
+  size_ = static_cast<uint64_t>(status.st_size);
+  offset_ = sizeof header_;
+  bool whole = size_ >= sizeof header_ && read_at(file_, &header_, sizeof header_, 0);
+  if (whole && header_.magic == 0) {
+    whole = false;  // killed before the header was first written: blocks are there, times are not
+  } else if (whole && header_.magic != kEventsMagic) {
+    throw SpoolError("its events are not torchreel's");
+  } else if (whole && header_.version != kVersion) {
+    throw SpoolError("its layout has version " + std::to_string(header_.version));
+  }
+  if (!whole) header_ = {};
+  double ticks = static_cast<double>(header_.last_tick) - static_cast<double>(header_.first_tick);
+  double ns = static_cast<double>(header_.last_steady_ns) - static_cast<double>(header_.first_steady_ns);
+  if (ticks > 0 && ns > 0) ns_per_tick_ = ns / ticks;
+  end_tick_ = header_.last_tick;
+  for (uint32_t i = 0; i < definitions_.threads.size(); i++) {
+    thread_of_torch_id_[definitions_.threads[i].torch_id] = i;
+  }
+  std::stable_sort(definitions_.steps.begin(), definitions_.steps.end(),
+                   [](const auto& a, const auto& b) { return a.tick < b.tick; });
+  for (uint32_t i = 0; i < definitions_.names.size(); i++) {
+    definitions_.names[i].kind = std::min<uint32_t>(definitions_.names[i].kind, kOther);
+  }
+  add_old_blocks();
+}
+
+Decoder::~Decoder() {
+  if (file_ >= 0) close(file_);
+}
+
+int64_t Decoder::nanoseconds(uint64_t tick) const {
+  auto passed = static_cast<int64_t>(tick - header_.start_tick);
+  return static_cast<int64_t>(header_.start_realtime_ns) +
+         static_cast<int64_t>(static_cast<double>(passed) * ns_per_tick_);
+}
+
+int64_t Decoder::top(const Thread& thread) const { return thread.open.empty() ? -1 : rows_[thread.open.back()].id; }
+
+bool Decoder::read_block() {
+  BlockHeader block{};
+  if (offset_ + sizeof block > size_ || !read_at(file_, &block, sizeof block, offset_)) return false;
+  if (block.magic != kBlockMagic) throw SpoolError("its events hold no block at byte " + std::to_string(offset_));
+  offset_ += sizeof block;
+  if (block.thread == kNoThread) {
+    promised_ = std::max(promised_, block.base_tick);
+    return true;
+  }
+  // The last block of a process that was killed may be shorter than it says.
+  size_t words = std::min<uint64_t>(block.words, (size_ - offset_) / 8);
+  words_.resize(words);
+  if (!read_at(file_, words_.data(), words * 8, offset_)) return false;
+  offset_ += words * 8;
+  if (block.thread >= (1 << 20)) throw SpoolError("its events name a thread " + std::to_string(block.thread));
+  if (block.thread >= threads_.size()) threads_.resize(block.thread + 1);
+  Thread& thread = threads_[block.thread];
+  if (block.follows != kContinues || !thread.seen) {
+    if (block.follows == kAfterGap) cut_open(thread, thread.tick);
+    thread.tick = block.base_tick;
+    thread.seq = block.last_seq;
+    thread.stack = static_cast<uint32_t>(block.stack);
+    thread.seen = true;
+  }
+  decode_words(block.thread, words_.data(), words_.data() + words);
+  return words == block.words;
+}
+
+// Reads one word after the other, and stops where the next event is not whole.
+void Decoder::decode_words(uint32_t id, const uint64_t* at, const uint64_t* end) {
+  Thread& thread = threads_[id];
+  while (at != nullptr && at < end) {
+    uint64_t head = *at++;
+    uint64_t tag = head & 0xf;
+    size_t needed = tag == kAlloc ? 2 : tag == kFree || tag == kEndKeyed || tag == kFlow || tag == kTime ? 1 : 0;
+    if (static_cast<size_t>(end - at) < needed) return;
+    if (tag != kStack && tag != kTime && tag != kInputs && tag != kName && tag != kCounters) {
+      thread.tick += head >> kTicksShift;
+      end_tick_ = std::max(end_tick_, thread.tick);
+    }
+    switch (tag) {
+      case kBegin:
+      case kBeginKeyed: at = decode_begin(thread, id, head, at, end); break;
+      case kEnd: end_innermost(thread); break;
+      case kEndKeyed: end_keyed(thread, id, *at++); break;
+      case kStack: thread.stack = static_cast<uint32_t>(head >> kIdShift); break;
+      case kTime: thread.tick = *at++; break;
+      case kAlloc:
+      case kFree: {
+        int32_t row = thread.open.empty() ? kNoRow : thread.open.back();
+        bool is_free = tag == kFree;
+        memory_.push_back({thread.tick, at[0], is_free ? 0 : at[1], row, id, is_free ? 0 : thread.stack, is_free});
+        at += needed;
+        break;
+      }
+      case kMark:
+      case kFlow: {
+        uint32_t name = head >> kIdShift & kIdMask;
+        if (name == kInlineName) name = std::exchange(thread.inline_name, kNone);
+        Moment moment{thread.tick, id, name, top(thread)};
+        if (tag == kFlow) {
+          moment.flow = *at++;
+          moment.in = (head >> kFlagShift & 1) != 0;
+        }
+        (tag == kFlow ? flows_ : marks_).push_back(moment);
+        break;
+      }
+      case kCounters:
+      case kInputs:
+      case kName: at = decode_inline(thread, head, at, end); break;
+      default: throw SpoolError("its events hold an unknown tag " + std::to_string(tag));
+    }
+  }
+}
+
+// What precedes the event that it belongs to. Null if it is cut short.
+const uint64_t* Decoder::decode_inline(Thread& thread, uint64_t head, const uint64_t* at, const uint64_t* end) {
+  auto left = static_cast<size_t>(end - at);
+  if ((head & 0xf) == kCounters) {
+    size_t count = definitions_.counters.size();
+    if (left < count) return nullptr;
+    thread.counters.assign(at, at + count);
+    return at + count;
+  }
+  if (left < 1) return nullptr;
+  uint64_t size = *at++;
+  left--;
+  if ((head & 0xf) == kInputs) {
+    if (left < size) return nullptr;
+    thread.inline_inputs = inline_inputs({at, at + size});
+    return at + size;
+  }
+  uint64_t words = size / 8 + (size % 8 != 0);
+  if (left < words) return nullptr;
+  thread.inline_name = inline_name({reinterpret_cast<const char*>(at), size}, head >> kIdShift & 0xff);
+  return at + words;
+}
+
+uint32_t Decoder::inline_name(const std::string& name, uint32_t kind) {
+  kind = std::min<uint32_t>(kind, kOther);
+  auto [known, added] = inline_names_.emplace(name + '\0' + std::to_string(kind), definitions_.names.size());
+  if (added) definitions_.names.push_back({valid_text(name), "", kind, kNone});
+  return known->second;
+}
+
+uint32_t Decoder::inline_inputs(std::vector<uint64_t> words) {
+  std::string key(reinterpret_cast<const char*>(words.data()), words.size() * 8);
+  auto [known, added] = inline_inputs_.emplace(std::move(key), definitions_.inputs.size());
+  if (added) definitions_.inputs.push_back(std::move(words));
+  return known->second;
+}
+
+const uint64_t* Decoder::decode_begin(Thread& thread, uint32_t id, uint64_t head, const uint64_t* at,
+                                      const uint64_t* end) {
+  uint64_t flags = head >> kFlagShift & 0xf;
+  bool keyed = (head & 0xf) == kBeginKeyed;
+  bool has_inputs = (flags & kHasInputs) != 0;
+  bool has_thread = (flags & kHasForwardThread) != 0;
+  uint64_t seq = flags & 3;
+  if (end - at < keyed + has_inputs + (seq == kSeqWord) + has_thread) return nullptr;
+  Row row{};
+  row.begin = row.counted_from = thread.tick;
+  row.name = head >> kIdShift & kIdMask;
+  if (row.name == kInlineName) row.name = std::exchange(thread.inline_name, kNone);
+  if (keyed) {
+    row.key = *at & ~kKeyAsync;
+    row.async = (*at & kKeyAsync) != 0;
+    at++;
+  }
+  row.inputs = has_inputs ? static_cast<uint32_t>(*at++) : std::exchange(thread.inline_inputs, kNone);
+  if (seq != kSeqNone) {
+    thread.seq = seq == kSeqSame ? thread.seq : seq == kSeqNext ? thread.seq + 1 : static_cast<int64_t>(*at++);
+    row.seq = thread.seq;
+  }
+  if (has_thread) row.fwd_torch_thread = *at++;
+  if (row.name >= definitions_.names.size()) row.name = inline_name("(unknown)", kOther);
+  if (row.inputs >= definitions_.inputs.size()) row.inputs = kNone;
+  begin_row(thread, id, row);
+  return at;
+}
+
+void Decoder::begin_row(Thread& thread, uint32_t id, Row row) {
+  if (thread.open.size() >= kDeepest) throw SpoolError("its calls are nested too deep");
+  auto index = static_cast<int32_t>(rows_.size());
+  row.id = next_id_++;
+  row.thread = id;
+  row.depth = static_cast<int32_t>(thread.open.size());
+  row.stack = thread.stack;
+  auto& steps = definitions_.steps;
+  while (thread.step < steps.size() && steps[thread.step].tick <= row.begin) thread.step++;
+  if (thread.step > 0) row.step = static_cast<int32_t>(steps[thread.step - 1].number);
+  if (!thread.open.empty()) {
+    row.parent_row = thread.open.back();
+    const Row& parent = rows_[row.parent_row];
+    row.parent = parent.id;
+    row.module = parent.module;
+    if (parent.of_backward) {
+      row.of_backward = true;
+      row.stack = parent.stack;
+    }
+  }
+  const auto& name = definitions_.names[row.name];
+  if (name.kind == kModule) row.module = name.module;
+  if (!thread.counters.empty()) {
+    row.counters = static_cast<uint32_t>(begin_counters_.size());
+    begin_counters_.push_back(std::move(thread.counters));
+    thread.counters.clear();
+  }
+  if (row.seq >= 0 && row.fwd_torch_thread != 0) {
+    link_forward(row);
+    if (row.fwd < 0) unlinked_.push_back(index);
+    share_with_engine(row);
+  } else if (row.seq >= 0 && id < definitions_.threads.size()) {
+    auto& calls = forward_[definitions_.threads[id].torch_id];
+    if (calls.empty()) calls.resize(kForwardCalls, {-1, -1, kNone, 0});
+    calls[static_cast<uint64_t>(row.seq) % kForwardCalls] = {row.seq, row.id, row.module, row.stack};
+  }
+  rows_.push_back(row);
+  thread.open.push_back(index);
+}
+
+// A backward call stands where its forward call stood: in that module, at that line.
+void Decoder::link_forward(Row& row) {
+  auto calls = forward_.find(row.fwd_torch_thread);
+  if (calls == forward_.end()) return;
+  const ForwardCall& call = calls->second[static_cast<uint64_t>(row.seq) % kForwardCalls];
+  if (call.seq != row.seq) return;
+  row.fwd = call.id;
+  row.module = call.module;
+  if (call.stack != 0) row.stack = call.stack;
+  row.of_backward = true;
+}
+
+// The engine's own call around a backward call stands where that does.
+void Decoder::share_with_engine(const Row& row) {
+  if (row.fwd < 0 || row.parent_row == kNoRow) return;
+  Row& engine = rows_[row.parent_row];
+  if (engine.of_backward || !definitions_.names[engine.name].name.starts_with("autograd::engine::")) return;
+  engine.fwd = row.fwd;
+  engine.module = row.module;
+  engine.stack = row.stack;
+  engine.of_backward = true;
+}
+
+// Ends the innermost call that has no key; ranges within it that are still open stay open.
+void Decoder::end_innermost(Thread& thread) {
+  size_t depth = thread.open.size();
+  for (size_t i = depth; i-- > 0 && depth - i <= kSearched;) {
+    if (rows_[thread.open[i]].key == 0) return end_open(thread, i, thread.tick);
+  }
+  thread.counters.clear();  // the end of a call that began before the recording
+}
+
+void Decoder::end_keyed(Thread& thread, uint32_t id, uint64_t key) {
+  size_t depth = thread.open.size();
+  for (size_t i = depth; i-- > 0 && depth - i <= kSearched;) {
+    if (rows_[thread.open[i]].key == key) return end_open(thread, i, thread.tick);
+  }
+  thread.counters.clear();
+  late_ends_.push_back({key, thread.tick, id});
+}
+
+// Ends the call at a position of the open ones. If calls within it are still open they become its parent's from then on.
+void Decoder::end_open(Thread& thread, size_t position, uint64_t tick) {
+  Row& row = rows_[thread.open[position]];
+  row.end = std::max(tick, row.begin);
+  row.ended = true;
+  if (position + 1 < thread.open.size()) {
+    Row& inner = rows_[thread.open[position + 1]];
+    if (!inner.async) row.children += row.end - std::min(inner.counted_from, row.end);
+    inner.counted_from = std::max(inner.counted_from, row.end);
+  }
+  if (position > 0) {
+    Row& outer = rows_[thread.open[position - 1]];
+    // Time in an async range is not its parent's to lose, but that of the calls within it is.
+    outer.children += row.async ? row.children : row.end - std::min(row.counted_from, row.end);
+  }
+  if (row.counters != kNone && !thread.counters.empty()) {
+    const auto& before = begin_counters_[row.counters];
+    for (uint32_t i = 0; i < before.size() && i < thread.counters.size(); i++) {
+      counters_.push_back({row.id, i, static_cast<int64_t>(thread.counters[i] - before[i])});
+    }
+  }
+  thread.counters.clear();
+  thread.open.erase(thread.open.begin() + static_cast<ptrdiff_t>(position));
+}
+
+void Decoder::cut_open(Thread& thread, uint64_t tick) {
+  while (!thread.open.empty()) {
+    rows_[thread.open.back()].cut = true;
+    end_open(thread, thread.open.size() - 1, tick);
+  }
+}
+
+// A range ended on another thread: it is async, and calls of its own thread after that were not within it.
+void Decoder::end_elsewhere(int32_t index, const LateEnd& late) {
+  Row& row = rows_[index];
+  Thread& thread = threads_[row.thread];
+  row.async = true;
+  row.end_thread = late.thread;
+  auto position = std::find(thread.open.begin(), thread.open.end(), index) - thread.open.begin();
+  end_open(thread, static_cast<size_t>(position), late.tick);
+  for (auto i = static_cast<int32_t>(rows_.size()); i-- > index + 1;) {
+    Row& later = rows_[i];
+    if (later.thread != row.thread) continue;
+    if (later.begin < late.tick) break;
+    if (later.depth > row.depth) later.depth--;
+    if (later.parent_row == index) {
+      later.parent_row = row.parent_row;
+      later.parent = row.parent;
+      if (!later.of_backward && row.parent_row != kNoRow && definitions_.names[later.name].kind != kModule) {
+        later.module = rows_[row.parent_row].module;
+      }
+    }
+  }
+}
+
+void Decoder::resolve(uint64_t before) {
+  resolve_ends(before);
+  resolve_memory(before);
+  for (int32_t index : unlinked_) link_forward(rows_[index]);
+  unlinked_.clear();
+}
+
+void Decoder::resolve_ends(uint64_t before) {
+  if (late_ends_.empty()) return;
+  std::unordered_multimap<uint64_t, int32_t> open;
+  for (const Thread& thread : threads_) {
+    for (int32_t index : thread.open) {
+      if (rows_[index].key != 0) open.emplace(rows_[index].key, index);
+    }
+  }
+  std::stable_sort(late_ends_.begin(), late_ends_.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
+  std::vector<LateEnd> waiting;
+  for (const LateEnd& late : late_ends_) {
+    if (late.tick >= before) {
+      waiting.push_back(late);
+      continue;
+    }
+    auto [first, last] = open.equal_range(late.key);
+    auto best = last;
+    for (auto candidate = first; candidate != last; ++candidate) {
+      const Row& row = rows_[candidate->second];
+      if (row.ended || row.begin > late.tick) continue;
+      if (best == last || row.begin < rows_[best->second].begin) best = candidate;
+    }
+    if (best != last) end_elsewhere(best->second, late);
+  }
+  late_ends_.swap(waiting);
+}
+
+uint32_t Decoder::category_id(const std::string& category) {
+  if (category.empty()) return kNone;
+  auto known = std::find(categories_.begin(), categories_.end(), category);
+  if (known == categories_.end()) {
+    categories_.push_back(category);
+    return static_cast<uint32_t>(categories_.size() - 1);
+  }
+  return static_cast<uint32_t>(known - categories_.begin());
+}
+
+void Decoder::add_old_blocks() {
+  for (const auto& block : definitions_.old_blocks) {
+    auto bytes = static_cast<int64_t>(block.bytes);
+    uint32_t category = category_id(block.category);
+    auto [known, added] = live_.emplace(block.address, LiveBlock{bytes, next_alloc_, 0, category});
+    if (!added) continue;
+    total_bytes_ += bytes;
+    allocs_.push_back({header_.start_tick, block.address, bytes, total_bytes_, -1, -1, kNone, 0, category, 2});
+    next_alloc_++;
+  }
+}
+
+void Decoder::resolve_memory(uint64_t before) {
+  std::stable_sort(memory_.begin(), memory_.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
+  auto waiting = std::partition_point(memory_.begin(), memory_.end(), [&](auto& e) { return e.tick < before; });
+  for (auto event = memory_.begin(); event != waiting; ++event) resolve_one(*event);
+  memory_.erase(memory_.begin(), waiting);
+}
+
+void Decoder::resolve_one(const Memory& event) {
+  auto live = live_.find(event.address);
+  ResolvedMemory resolved{event.tick, event.address, -1, 0, -1, -1, event.thread, event.stack, kNone, event.is_free};
+  int64_t change = 0;
+  if (live != live_.end()) {
+    // An alloc where a block lives means that its free was not seen.
+    change -= live->second.bytes;
+    if (event.is_free) {
+      resolved.bytes = live->second.bytes;
+      resolved.alloc = live->second.alloc;
+      resolved.category = live->second.category;
+    }
+    live_.erase(live);
+  }
+  if (!event.is_free) {
+    resolved.bytes = static_cast<int64_t>(event.bytes);
+    total_bytes_ += change;
+    change = resolved.bytes;
+    live_[event.address] = {resolved.bytes, next_alloc_, event.stack, kNone};
+  }
+  total_bytes_ += change;
+  resolved.total = total_bytes_;
+  if (event.row != kNoRow) {
+    resolved.op = rows_[event.row].id;
+    rows_[event.row].self_alloc += change;
+    for (int32_t row = event.row; row != kNoRow; row = rows_[row].parent_row) {
+      if (!rows_[row].ended || rows_[row].end >= event.tick) rows_[row].alloc += change;
+    }
+  }
+  next_alloc_++;
+  allocs_.push_back(resolved);
+}
+
+bool Decoder::next(Batches& batches) {
+  if (finished_) return false;
+  while (true) {
+    uint64_t promised = promised_;
+    if (!read_block()) break;
+    if (promised_ == promised) continue;
+    resolve(promised_);
+    if (rows_.size() >= kBatchRows) {
+      emit(batches, promised_);
+      return true;
+    }
+  }
+  finished_ = true;
+  resolve(~uint64_t{0});
+  for (Thread& thread : threads_) cut_open(thread, std::max(end_tick_, thread.tick));
+  emit(batches, ~uint64_t{0});
+  return true;
+}
+
+// Rows that ended before a promise are complete; the others stay for the next batch.
+void Decoder::emit(Batches& batches, uint64_t before) {
+  std::vector<char> leaves(rows_.size());
+  for (size_t i = 0; i < rows_.size(); i++) leaves[i] = rows_[i].ended && rows_[i].end < before;
+  batches.emplace_back("ops", ops_batch(leaves));
+  if (!allocs_.empty()) batches.emplace_back("allocs", allocs_batch());
+  if (!marks_.empty()) batches.emplace_back("marks", moments_batch(marks_, false));
+  if (!flows_.empty()) batches.emplace_back("flows", moments_batch(flows_, true));
+  if (!counters_.empty()) batches.emplace_back("counters", counters_batch());
+  allocs_.clear();
+  marks_.clear();
+  flows_.clear();
+  counters_.clear();
+  carry(leaves);
+}
+
+void Decoder::carry(const std::vector<char>& leaves) {
+  std::vector<int32_t> moved(rows_.size(), kNoRow);
+  std::vector<Row> stay;
+  std::vector<std::vector<uint64_t>> counters;
+  for (size_t i = 0; i < rows_.size(); i++) {
+    if (leaves[i]) continue;
+    moved[i] = static_cast<int32_t>(stay.size());
+    Row row = rows_[i];
+    if (row.parent_row != kNoRow) row.parent_row = moved[row.parent_row];
+    if (row.counters != kNone) {
+      counters.push_back(std::move(begin_counters_[row.counters]));
+      row.counters = static_cast<uint32_t>(counters.size() - 1);
+    }
+    stay.push_back(row);
+  }
+  auto move = [&](int32_t& row) { row = row == kNoRow ? kNoRow : moved[row]; };
+  for (Thread& thread : threads_) {
+    for (int32_t& row : thread.open) move(row);
+  }
+  for (Memory& event : memory_) move(event.row);
+  rows_.swap(stay);
+  begin_counters_.swap(counters);
+}
+
+}  // namespace torchreel

@@ -1,0 +1,74 @@
+// The binding of the decoder, torchreel._decode: it translates, and does nothing else. It needs no torch.
+#include <pybind11/pybind11.h>
+
+#include "decode.h"
+
+namespace py = pybind11;
+using namespace torchreel;
+
+namespace {
+
+void release_schema(PyObject* capsule) {
+  auto* schema = static_cast<ArrowSchema*>(PyCapsule_GetPointer(capsule, "arrow_schema"));
+  if (schema->release != nullptr) schema->release(schema);
+  delete schema;
+}
+
+void release_array(PyObject* capsule) {
+  auto* array = static_cast<ArrowArray*>(PyCapsule_GetPointer(capsule, "arrow_array"));
+  if (array->release != nullptr) array->release(array);
+  delete array;
+}
+
+py::tuple to_arrow(Batch& batch) {
+  auto* schema = new ArrowSchema;
+  batch.to_schema(schema);
+  auto* array = new ArrowArray;
+  batch.to_array(array);
+  auto schema_capsule = py::reinterpret_steal<py::object>(PyCapsule_New(schema, "arrow_schema", &release_schema));
+  auto array_capsule = py::reinterpret_steal<py::object>(PyCapsule_New(array, "arrow_array", &release_array));
+  return py::make_tuple(schema_capsule, array_capsule);
+}
+
+py::dict to_dict(Batches batches) {
+  py::dict result;
+  for (auto& [name, batch] : batches) result[name.c_str()] = py::cast(std::move(batch));
+  return result;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_decode, module) {
+  py::register_exception<SpoolError>(module, "SpoolError");
+  py::class_<Batch>(module, "Batch")
+      .def("__arrow_c_array__", [](Batch& batch, const py::object&) { return to_arrow(batch); },
+           py::arg("requested_schema") = py::none());
+  py::class_<Decoder>(module, "Spool")
+      .def(py::init([](const std::string& directory) {
+        py::gil_scoped_release nogil;
+        return std::make_unique<Decoder>(directory);
+      }))
+      .def("next",
+           [](Decoder& decoder) -> py::object {
+             Batches batches;
+             bool more;
+             {
+               py::gil_scoped_release nogil;
+               more = decoder.next(batches);
+             }
+             return more ? py::object(to_dict(std::move(batches))) : py::none();
+           })
+      .def("finish",
+           [](Decoder& decoder) {
+             Batches batches;
+             decoder.finish(batches);
+             return to_dict(std::move(batches));
+           })
+      .def("inputs", &Decoder::inputs)
+      .def_property_readonly("process", [](const Decoder& decoder) { return py::bytes(decoder.process()); })
+      .def_property_readonly("node", [](const Decoder& decoder) { return decoder.header().node; })
+      .def_property_readonly("closed", [](const Decoder& decoder) { return decoder.header().closed == 1; })
+      .def_property_readonly("lost_events", [](const Decoder& decoder) { return decoder.header().lost_events; })
+      .def_property_readonly("start_ns", &Decoder::start_ns)
+      .def_property_readonly("end_ns", &Decoder::end_ns);
+}

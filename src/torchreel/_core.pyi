@@ -1,0 +1,46 @@
+"""The typed face of the recorder's native core. Needs torch; everything else is in torchreel.record."""
+
+from typing import Any, Self
+
+def start(options: dict[str, Any], module_call: object, name_module: object, name_thread: object) -> None:
+    """Begin the process's one recording."""
+
+def stop() -> dict[str, Any]:
+    """End it; all it wrote is on disk. Gives `lost`, a count, and `error`, a text or ''."""
+
+def abandon() -> None:
+    """In a forked child: detach from the parent's recording."""
+
+def pause() -> None: ...
+def resume() -> None: ...
+def recording() -> bool: ...
+def flush() -> None:
+    """Bring to disk what was recorded before this call."""
+
+def dump(spool: str) -> None:
+    """Write what a flight recorder holds to a new spool."""
+
+def mark(name: str) -> None: ...
+def flow(name: str, id: int, is_in: bool) -> None: ...
+def define_process(text: str) -> None: ...
+def define_step(number: int) -> None: ...
+def define_module(id: int, parent: int, path: str, type: str) -> int:
+    """Name a module (parent -1 for none); gives the id of its name."""
+
+def define_old_block(address: int, bytes: int, category: str) -> None: ...
+def forget_module(module: int) -> None: ...
+def adopt_storage(storage: int) -> bool:
+    """Make the free of a StorageImpl's block seen."""
+
+def emit_ranges(to: str) -> str:
+    """Emit to 'itt' or 'nvtx'; gives why not, or ''."""
+
+def stop_emitting() -> None: ...
+def counter_names() -> list[str]: ...
+def counter_problem(name: str) -> str:
+    """Why a hardware counter cannot be had, or ''."""
+
+class Range:
+    def __init__(self, name: str) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...

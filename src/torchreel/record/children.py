@@ -1,0 +1,141 @@
+"""Child processes: each records its own part of the reel, under its own name.
+
+A forked child first lets go of its parent's recording, in the native core, before any of its code
+runs; then it begins its own. A child that is started anew finds the recording in its environment
+and begins when it imports torch. The parent turns what its children leave into Parquet at the end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.abc
+import importlib.machinery
+import json
+import multiprocessing.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchreel.record.options import RecordOptions
+
+VARIABLE = "TORCHREEL_CHILD"
+_START_UP = Path(__file__).parent / "start_up"
+
+
+class _Inheritance:
+    """What children of this process will record into; None while nothing is recorded for them."""
+
+    def __init__(self) -> None:
+        self.reel: Path | None = None
+        self.options: RecordOptions | None = None
+        self.hooked = False
+
+
+_inheritance = _Inheritance()
+
+
+def record_children(reel: Path, options: RecordOptions) -> None:
+    """From now on children record into this reel."""
+    _inheritance.reel, _inheritance.options = reel, options
+    os.environ[VARIABLE] = json.dumps({"reel": str(reel.resolve()), "options": options.to_json()})
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(_START_UP)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_START_UP), *paths])
+    if not _inheritance.hooked:
+        _inheritance.hooked = True
+        os.register_at_fork(after_in_child=_after_fork)
+        # multiprocessing forgets what runs at a child's end when it starts one, and then calls this.
+        multiprocessing.util.register_after_fork(_inheritance, lambda _: _end_with_process())
+
+
+def forget_children() -> None:
+    """Children that start from now on record nothing."""
+    _inheritance.reel = _inheritance.options = None
+    os.environ.pop(VARIABLE, None)
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != str(_START_UP)]
+    if paths and paths != [""]:
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def _after_fork() -> None:
+    from torchreel import _core
+    from torchreel.record import recorder
+
+    _core.abandon()
+    recorder.forget_parent()
+    if _inheritance.reel is not None and _inheritance.options is not None:
+        _begin_child(_inheritance.reel, _inheritance.options)
+
+
+def _begin_child(reel: Path, options: RecordOptions) -> None:
+    from torchreel.record import process
+
+    process.begin(process.process_directory(reel), options)
+    _end_with_process()
+
+
+def _end_with_process() -> None:
+    # A child of multiprocessing leaves by its finalizers, any other by atexit; the second of them finds nothing.
+    multiprocessing.util.Finalize(None, _end_child, exitpriority=-1000)
+    atexit.register(_end_child)
+
+
+def _end_child() -> None:
+    from torchreel import _core
+    from torchreel.record import process
+
+    if _core.recording():
+        process.end()
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Begins recording as soon as torch has been imported."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _LoaderThatBegins(spec.loader)
+        return spec
+
+
+class _LoaderThatBegins(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        begin_from_environment()
+
+
+def watch_torch() -> None:
+    """In a child that was started anew: begin when torch is imported, and not at all if it never is."""
+    sys.meta_path.insert(0, _AfterTorch())
+
+
+def begin_from_environment() -> None:
+    from torchreel.errors import TorchreelError
+    from torchreel.record.options import RecordOptions
+
+    # A child that cannot be recorded must run all the same.
+    with contextlib.suppress(TorchreelError, OSError, ValueError, KeyError):
+        inherited = json.loads(os.environ[VARIABLE])
+        reel, options = Path(inherited["reel"]), RecordOptions.from_json(inherited["options"])
+        if reel.is_dir():
+            record_children(reel, options)
+            _begin_child(reel, options)

@@ -1,0 +1,122 @@
+"""FLOPs of recorded ops by torch.utils.flop_counter's formulas, when a reel is closed.
+
+An op is counted once for each distinct list of inputs: its arguments are made again as tensors on
+the meta device, which have shapes and no data, and the formula is given them and the op's result.
+Where ops with formulas are nested in each other the outermost has the count, so that sums are right.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch.utils.flop_counter import flop_registry
+
+# CPU variants of ops whose formulas are registered under their CUDA names only.
+_SAME_FORMULA = {
+    "aten::_scaled_dot_product_flash_attention_for_cpu": torch.ops.aten._scaled_dot_product_flash_attention,
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": (
+        torch.ops.aten._scaled_dot_product_flash_attention_backward
+    ),
+}
+_DTYPES = {
+    "float": torch.float32,
+    "double": torch.float64,
+    "c10::Half": torch.float16,
+    "c10::BFloat16": torch.bfloat16,
+    "long int": torch.int64,
+    "int": torch.int32,
+    "bool": torch.bool,
+    "c10::complex<float>": torch.complex64,
+    "c10::complex<double>": torch.complex128,
+}
+
+
+def _formulas() -> dict[str, Callable[..., int]]:
+    formulas = {}
+    for target, formula in flop_registry.items():
+        name = getattr(target, "_qualified_op_name", None)
+        if name is not None:
+            formulas[name] = formula
+    for name, target in _SAME_FORMULA.items():
+        if target in flop_registry:
+            formulas[name] = flop_registry[target]
+    return formulas
+
+
+def _argument(dims: Any, strides: Any, dtype: str, scalar: str) -> Any:
+    if dtype == "TensorList":
+        return [torch.empty(sizes, device="meta") for sizes in dims]
+    if dtype in ("Scalar", "ScalarList"):
+        return float(scalar) if scalar in ("inf", "-inf", "nan") else ast.literal_eval(scalar)
+    if dtype:
+        return torch.empty_strided(dims, strides, dtype=_DTYPES.get(dtype, torch.float32), device="meta")
+    return scalar or None
+
+
+class FlopCounter:
+    """Fills the column `flops` of a batch of ops."""
+
+    def __init__(self) -> None:
+        self._formulas = _formulas()
+        self._known: dict[tuple[str, str, int], int | None] = {}
+
+    def __call__(self, ops: pa.Table, inputs: pa.Table) -> pa.Table:
+        ops = ops.combine_chunks()
+        names = ops.column("name")
+        counted = pc.and_(
+            pc.is_in(names.cast(pa.string()), pa.array(self._formulas)), pc.is_valid(ops.column("inputs"))
+        )
+        rows = np.flatnonzero(counted.to_numpy())
+        flops = np.zeros(ops.num_rows, dtype=np.int64)
+        valid = np.zeros(ops.num_rows, dtype=bool)
+        if len(rows):
+            rows = _outermost(ops, rows)
+            wanted = ops.select(["name", "overload", "inputs"]).take(pa.array(rows)).to_pylist()
+            for row, op in zip(rows, wanted, strict=True):
+                count = self._count(op["name"], op["overload"], op["inputs"], inputs)
+                if count is not None:
+                    flops[row], valid[row] = count, True
+        column = pa.array(flops, mask=~valid)
+        return ops.set_column(ops.schema.get_field_index("flops"), "flops", column)
+
+    def _count(self, name: str, overload: str, number: int, inputs: pa.Table) -> int | None:
+        key = (name, overload, number)
+        if key not in self._known:
+            self._known[key] = self._compute(name, overload, inputs.slice(number, 1).to_pylist()[0])
+        return self._known[key]
+
+    def _compute(self, name: str, overload: str, row: dict[str, str]) -> int | None:
+        columns = (json.loads(row[column]) for column in ("dims", "strides", "dtypes", "scalars"))
+        try:
+            arguments = [_argument(*parts) for parts in zip(*columns, strict=True)]
+            packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+            with torch.no_grad():
+                result = getattr(packet, overload or "default")(*arguments)
+            return int(self._formulas[name](*arguments, out_val=result))
+        except Exception:  # an op that the meta device does not know, arguments that were cut: no formula applies
+            return None
+
+
+def _outermost(ops: pa.Table, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Those of the rows that are not within another of them."""
+    ids = ops.column("id").to_numpy()
+    parents = pc.fill_null(ops.column("parent"), -1).to_numpy()
+    order = np.argsort(ids)
+    counted = np.zeros(len(ids), dtype=bool)
+    counted[rows] = True
+    inside = np.zeros(len(rows), dtype=bool)
+    current = parents[rows]
+    while (current >= 0).any():
+        found = np.minimum(np.searchsorted(ids, current, sorter=order), len(ids) - 1)
+        position = order[found]
+        present = (current >= 0) & (ids[position] == current)
+        inside |= present & counted[position]
+        current = np.where(present, parents[position], -1)
+    return rows[~inside]

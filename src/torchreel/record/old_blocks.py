@@ -1,0 +1,62 @@
+"""Tensors that are older than the recording: known from the start, with what they are, and seen when they are freed."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import torch
+
+from torchreel import _core
+
+
+def _tensors_of(value: object) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors_of(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors_of(item)
+
+
+def _categorized() -> Iterator[tuple[torch.Tensor, str]]:
+    """Every living tensor that Python knows, with its category; the surest category first."""
+    tensors: list[torch.Tensor] = []
+    optimizers: list[torch.optim.Optimizer] = []
+    for item in gc.get_objects():
+        # Not isinstance: proxies answer it by running their own code.
+        kind = type(item)
+        if issubclass(kind, torch.Tensor):
+            tensors.append(item)
+        elif issubclass(kind, torch.optim.Optimizer):
+            optimizers.append(item)
+    for tensor in tensors:
+        if isinstance(tensor, torch.nn.Parameter):
+            yield tensor, "parameter"
+            if tensor.grad is not None:
+                yield tensor.grad, "gradient"
+    for optimizer in optimizers:
+        for tensor in _tensors_of(list(optimizer.state.values())):
+            yield tensor, "optimizer_state"
+    for tensor in tensors:
+        yield tensor, ""
+
+
+def define_old_blocks() -> None:
+    """Tell the recording, which has begun, of every CPU block that is alive."""
+    seen: set[int] = set()
+    for tensor, category in _categorized():
+        try:
+            if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+                continue
+            storage = tensor.untyped_storage()
+            address = storage.data_ptr()
+        except (RuntimeError, NotImplementedError):
+            continue  # a tensor without storage: fake, functional, a subclass that refuses
+        if address == 0 or address in seen:
+            continue
+        seen.add(address)
+        if _core.adopt_storage(storage._cdata):
+            _core.define_old_block(address, storage.nbytes(), category)

@@ -1,0 +1,96 @@
+"""What to record: one frozen value, the same for the Python face, the command line and child processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from torchreel.errors import OptionError, UnavailableError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+SMALLEST_RING = 2**20
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of "64MB", "1GiB", "500000" or a number."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", str(text).lower())
+    if match is None:
+        raise OptionError(f"{text!r} is not a size: write it like 64MB, 1GiB or 500000.")
+    return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """Everything is off until it is asked for: a plain recording holds ops, times and threads."""
+
+    shapes: bool = False
+    """Sizes, strides and dtypes of tensors, and the values of other arguments."""
+    memory: bool = False
+    """Every alloc and free of CPU tensors."""
+    stacks: bool = False
+    """The Python stack of every op and alloc."""
+    modules: bool = False
+    """The nn.Module in which each op ran."""
+    flops: bool = False
+    """Floating point operations, by torch.utils.flop_counter's formulas. Needs and switches on shapes."""
+    python: bool = False
+    """Calls of Python functions, as ops of kind python."""
+    counters: tuple[str, ...] = ()
+    """Hardware counters per op: cycles, instructions, cache-misses ..."""
+    ring: str | int | None = None
+    """Keep only the last of it, in this much memory, until it is dumped: a flight recorder."""
+    dump_signal: int | None = signal.SIGUSR2
+    """The signal on which a flight recorder dumps; None for none."""
+    emit: str | None = None
+    """Emit each op as a range of 'itt' or 'nvtx' too."""
+    children: bool = True
+    """Record child processes too, each as a process of its own."""
+    optimizer_steps: bool = True
+    """Count a step at each step of the program's first optimizer, unless Recorder.step is called."""
+
+    def __post_init__(self) -> None:
+        if self.flops and not self.shapes:
+            object.__setattr__(self, "shapes", True)
+        object.__setattr__(self, "counters", tuple(self.counters))
+        if self.ring is not None and self.ring_bytes < SMALLEST_RING:
+            raise OptionError(f"A ring of {self.ring!r} is too small to hold anything: give it at least 1MiB.")
+        if self.emit not in (None, "itt", "nvtx"):
+            raise OptionError(f"emit={self.emit!r} is not known: it is 'itt' or 'nvtx'.")
+
+    @classmethod
+    def everything(cls, **others: Any) -> RecordOptions:
+        """All that costs little: what `torchreel record --all` asks for."""
+        return cls(shapes=True, memory=True, stacks=True, modules=True, flops=True, **others)
+
+    @property
+    def ring_bytes(self) -> int:
+        return 0 if self.ring is None else parse_size(self.ring)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RecordOptions:
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+    def check_machine(self) -> None:
+        """Raise UnavailableError, before anything is begun, if this machine cannot do what is asked."""
+        from torchreel import _core
+
+        for counter in self.counters:
+            if counter not in _core.counter_names():
+                raise OptionError(
+                    f"There is no hardware counter {counter!r}: there are {', '.join(_core.counter_names())}."
+                )
+            problem = _core.counter_problem(counter)
+            if problem:
+                raise UnavailableError(
+                    f"The hardware counter {counter!r} cannot be had: {problem}. Record without it, "
+                    "or see 'torchreel doctor'."
+                )
+        if len(self.counters) > 8:
+            raise OptionError(f"{len(self.counters)} hardware counters are too many at once: ask for at most 8.")
