@@ -1,0 +1,78 @@
+"""`torchreel export`: a reel for other tools."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from torchreel.cli.units import bytes_text
+from torchreel.errors import OptionError
+
+# Each format, how its files end, and what opens them.
+TARGETS = {
+    "chrome": (".json.gz", "open it in chrome://tracing or at https://ui.perfetto.dev"),
+    "perfetto": (".pftrace", "open it at https://ui.perfetto.dev"),
+    "speedscope": (".speedscope.json", "open it at https://www.speedscope.app"),
+    "stacks": (".stacks.txt", "draw it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app"),
+}
+
+
+@click.command("export")
+@click.argument("reel")
+@click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="The format to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file.  [the reel's name with another end]")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def command(reel: str, target: str, output: Path | None, force: bool) -> None:
+    """Write REEL as a file that another tool opens.
+
+    \b
+    torchreel export run.reel --to perfetto
+        run.pftrace, a timeline for https://ui.perfetto.dev
+    torchreel export run.reel --to chrome -o trace.json
+        the JSON that torch.profiler writes; compressed if the name ends in .gz
+    torchreel export run.reel --to speedscope
+        run.speedscope.json, flame graphs for https://www.speedscope.app
+    torchreel export run.reel --to stacks && flamegraph.pl run.stacks.txt > run.svg
+        folded stacks, one line each with its self time
+    """
+    from torchreel.export import export
+    from torchreel.reel import load
+
+    opened = load(reel)
+    ending, advice = TARGETS[target]
+    path = output or Path(_stem(Path(reel)) + ending)
+    _check(path, force)
+    with _bar() as progress:
+        export(opened, path, target, progress)
+    click.echo(f"Wrote {path} ({bytes_text(path.stat().st_size)}): {advice}.")
+
+
+def _stem(reel: Path) -> str:
+    name = reel.resolve().name
+    return name.removesuffix(".reel") or name
+
+
+def _check(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise OptionError(f"{path} is a directory: name a file to write to with -o.")
+    if path.exists() and not force:
+        raise OptionError(f"{path} exists: name another file with -o, or give --force to replace it.")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("ops"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task("ops", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,189 @@
+"""`torchreel record`: run a script and record it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from torchreel.cli.script import Script, own_frames
+from torchreel.cli.units import bytes_text, count_text
+from torchreel.errors import NewerReelError, NotAReelError, OptionError, ReelExistsError, UnavailableError
+
+if TYPE_CHECKING:
+    from torchreel.record import Recorder, RecordOptions
+
+PARTS = ("shapes", "memory", "stacks", "modules", "flops", "python")
+DEFAULT_NAME = "run"
+
+
+class ScriptCommand(click.Command):
+    """A command whose options end at the script or at -m MODULE: what follows belongs to the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        position = 0
+        while position < len(args) and args[position].startswith("-"):
+            if args[position].startswith("-m") and not args[position].startswith("--"):
+                end = position + (2 if args[position] == "-m" else 1)
+                args = [*args[:end], "--", *args[end:]]
+                break
+            position += 2 if args[position] in takes_value else 1
+        return super().parse_args(ctx, args)
+
+
+@click.command("record", cls=ScriptCommand, context_settings={"allow_interspersed_args": False})
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The reel to write.  [run.reel, run-2.reel ...]")
+@click.option("--force", is_flag=True, help="Replace the reel of -o if it exists.")
+@click.option("--shapes", is_flag=True, help="Sizes, strides and dtypes of tensors; values of other arguments.")
+@click.option("--memory", is_flag=True, help="Every alloc and free of CPU tensors.")
+@click.option("--stacks", is_flag=True, help="The Python stack of every op and alloc.")
+@click.option("--modules", is_flag=True, help="The nn.Module in which each op ran.")
+@click.option("--flops", is_flag=True, help="Floating point operations; implies --shapes.")
+@click.option("--python", is_flag=True, help="Calls of Python functions; costs the most.")
+@click.option("--all", "everything", is_flag=True, help="All of these but --python.")
+@click.option("--counters", metavar="NAME,...", help="Hardware counters per op: cycles,instructions ...")
+@click.option("--ring", metavar="SIZE", help="Keep only the last of it, in this much memory: 64MB.")
+@click.option("--emit", type=click.Choice(("itt", "nvtx")), help="Also emit ops as ranges for VTune or Nsight.")
+@click.option("--no-children", is_flag=True, help="Do not record child processes.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def command(output: Path | None, force: bool, module: str | None, script: tuple[str, ...], **options: Any) -> int:
+    """Run SCRIPT, or a module with -m, as Python would, and record what PyTorch does in it.
+
+    The options of torchreel come before the script; those after it are the script's. The exit code is the script's.
+    If it fails or is interrupted, the reel holds what it did until then.
+
+    \b
+    torchreel record train.py --epochs 1
+        ops with their times and threads, in run.reel
+    torchreel record --all -o first.reel train.py
+        also shapes, memory, stacks, modules and flops
+    torchreel record --memory --stacks -m package.train --epochs 1
+        a module; where each byte was allocated
+    torchreel record --ring 64MB train.py
+        a flight recorder: only the last moments are kept
+    torchreel record --counters cycles,instructions train.py
+        hardware counters of each op (see torchreel doctor)
+    """
+    if module is None and not script:
+        raise click.UsageError("Give a script to record, or -m and a module.")
+    target = Script(module, script, is_module=True) if module is not None else Script(script[0], script[1:])
+    target.prepare()
+    return _record(target, reel_path(output, force), _options(options))
+
+
+def reel_path(output: Path | None, force: bool) -> Path:
+    """Where to write: a free name, or with --force that of a reel, which gives way when recording begins."""
+    if output is None:
+        names = (Path(f"{DEFAULT_NAME}{f'-{number}' if number > 1 else ''}.reel") for number in range(1, sys.maxsize))
+        return next(path for path in names if not os.path.lexists(path))
+    if not os.path.lexists(output):
+        return output
+    if not force:
+        raise ReelExistsError(f"{output} exists: name another reel with -o, or give --force to replace it.")
+    if output.is_symlink() or not _is_reel(output):
+        raise OptionError(f"{output} is not a reel, so --force does not remove it: name another with -o.")
+    return output
+
+
+def _is_reel(path: Path) -> bool:
+    from torchreel.reel.meta import read_meta
+
+    try:
+        read_meta(path)
+    except NotAReelError:
+        return False
+    except NewerReelError:
+        pass
+    return True
+
+
+def _options(given: dict[str, Any]) -> RecordOptions:
+    try:
+        import torch  # noqa: F401  (the native core needs its libraries loaded)
+    except ImportError as error:
+        raise UnavailableError(f"Recording needs torch ({error}): see 'torchreel doctor' for what to do.") from None
+    from torchreel.record import RecordOptions
+
+    parts = {part: given[part] for part in PARTS}
+    if given["everything"]:
+        parts |= {part: True for part in PARTS if part != "python"}
+    counters = tuple(name.strip() for name in (given["counters"] or "").split(",") if name.strip())
+    return RecordOptions(
+        **parts, counters=counters, ring=given["ring"], emit=given["emit"], children=not given["no_children"]
+    )
+
+
+def _record(target: Script, path: Path, options: RecordOptions) -> int:
+    from torchreel.record import Recorder
+
+    options.check_machine()
+    if path.exists():
+        shutil.rmtree(path)
+    recorder = Recorder(path, options)
+    process, began = os.getpid(), time.monotonic()
+    recorder.start()
+    try:
+        code, crashed = _run(target)
+    except OptionError:  # there was nothing to run, so there is nothing to keep
+        recorder.stop()
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    if os.getpid() == process:  # else the script forked, and this is the child at its end
+        _close(recorder, crashed, began)
+    return code
+
+
+def _run(target: Script) -> tuple[int, bool]:
+    """The script's exit code, and whether an exception of its own ended it: then that is printed as Python would."""
+    try:
+        target.run()
+    except SystemExit as leaving:
+        if leaving.code is None or isinstance(leaving.code, int):
+            return leaving.code or 0, False
+        print(leaving.code, file=sys.stderr)
+        return 1, False
+    except KeyboardInterrupt:
+        return 130, False
+    except BaseException as error:
+        trace = own_frames(error.__traceback__)
+        if trace is None and isinstance(error, ImportError):  # runpy found no such module, or nothing to run in it
+            raise OptionError(f"{target.target} cannot be run: {error}.") from None
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return 1, True
+    return 0, False
+
+
+def _close(recorder: Recorder, crashed: bool, began: float) -> None:
+    """End the recording, and say in one line what there is now."""
+    seconds = time.monotonic() - began
+    dumped = None
+    if recorder.options.ring is not None and not (crashed and recorder.path.exists()):
+        dumped = recorder.dump()  # a crash has dumped already, through sys.excepthook
+    reel = recorder.stop() or dumped
+    if reel is None:
+        return
+    from torchreel.reel.reel import open_parquet
+
+    files = [file for part in reel.parts if (file := part.file("ops")) is not None]
+    ops = sum(open_parquet(file).metadata.num_rows for file in files)
+    size = sum(file.stat().st_size for file in reel.path.rglob("*") if file.is_file())
+    unclosed = sum(part.spooled for part in reel.parts)
+    still = f" ({unclosed} not closed yet)" if unclosed else ""
+    click.echo(
+        f"Recorded {count_text(ops, 'op')} of {count_text(len(reel.parts), 'process')}{still} in {seconds:.2f} s: "
+        f"{reel.path}, {bytes_text(size)}. Next: torchreel report {shlex.quote(str(reel.path))}",
+        err=True,
+    )
