@@ -187,7 +187,7 @@ const uint64_t* Decoder::decode_begin(Thread& thread, uint32_t id, uint64_t head
   uint64_t seq = flags & 3;
   if (end - at < keyed + has_inputs + (seq == kSeqWord) + has_thread) return nullptr;
   Row row{};
-  row.begin = row.counted_from = thread.tick;
+  row.begin = thread.tick;
   row.name = head >> kIdShift & kIdMask;
   if (row.name == kInlineName) row.name = std::exchange(thread.inline_name, kNone);
   if (keyed) {
@@ -288,21 +288,11 @@ void Decoder::end_keyed(Thread& thread, uint32_t id, uint64_t key) {
   late_ends_.push_back({key, thread.tick, id});
 }
 
-// Ends the call at a position of the open ones. If calls within it are still open they become its parent's from then on.
+// Ends the call at a position of the open ones; calls within it may still be open.
 void Decoder::end_open(Thread& thread, size_t position, uint64_t tick) {
   Row& row = rows_[thread.open[position]];
   row.end = std::max(tick, row.begin);
   row.ended = true;
-  if (position + 1 < thread.open.size()) {
-    Row& inner = rows_[thread.open[position + 1]];
-    if (!inner.async) row.children += row.end - std::min(inner.counted_from, row.end);
-    inner.counted_from = std::max(inner.counted_from, row.end);
-  }
-  if (position > 0) {
-    Row& outer = rows_[thread.open[position - 1]];
-    // Time in an async range is not its parent's to lose, but that of the calls within it is.
-    outer.children += row.async ? row.children : row.end - std::min(row.counted_from, row.end);
-  }
   if (row.counters != kNone && !thread.counters.empty()) {
     const auto& before = begin_counters_[row.counters];
     for (uint32_t i = 0; i < before.size() && i < thread.counters.size(); i++) {
@@ -462,6 +452,7 @@ bool Decoder::next(Batches& batches) {
 void Decoder::emit(Batches& batches, uint64_t before) {
   std::vector<char> leaves(rows_.size());
   for (size_t i = 0; i < rows_.size(); i++) leaves[i] = rows_[i].ended && rows_[i].end < before;
+  charge_parents(leaves);
   batches.emplace_back("ops", ops_batch(leaves));
   if (!allocs_.empty()) batches.emplace_back("allocs", allocs_batch());
   if (!marks_.empty()) batches.emplace_back("marks", moments_batch(marks_, false));
@@ -472,6 +463,29 @@ void Decoder::emit(Batches& batches, uint64_t before) {
   flows_.clear();
   counters_.clear();
   carry(leaves);
+}
+
+// The time of a call is its parent's children's, as long as that was open; after that it is its grandparent's.
+// Time in an async range is not its parent's to lose, but that of the calls within it is.
+void Decoder::charge_parents(const std::vector<char>& leaves) {
+  for (size_t i = rows_.size(); i-- > 0;) {
+    const Row& row = rows_[i];
+    if (!leaves[i]) continue;
+    int32_t outer = row.parent_row;
+    if (row.async) {
+      if (outer != kNoRow) rows_[outer].children += row.children;
+      continue;
+    }
+    uint64_t from = row.begin;
+    for (; outer != kNoRow && from < row.end; outer = rows_[outer].parent_row) {
+      Row& parent = rows_[outer];
+      uint64_t to = parent.ended ? std::min(row.end, parent.end) : row.end;
+      if (to > from) {
+        parent.children += to - from;
+        from = to;
+      }
+    }
+  }
 }
 
 void Decoder::carry(const std::vector<char>& leaves) {

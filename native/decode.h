@@ -52,7 +52,6 @@ class Decoder {
     int64_t self_alloc = 0;
     uint64_t begin;
     uint64_t end = 0;
-    uint64_t counted_from;  // from when its time is counted as its parent's children's
     uint64_t children = 0;  // ticks
     uint64_t key = 0;
     uint64_t fwd_torch_thread = 0;
@@ -169,6 +168,7 @@ class Decoder {
   std::unique_ptr<Batch> allocs_batch();
   std::unique_ptr<Batch> moments_batch(const std::vector<Moment>& moments, bool flows);
   std::unique_ptr<Batch> counters_batch();
+  void charge_parents(const std::vector<char>& leaves);
   void carry(const std::vector<char>& leaves);
 
   Definitions definitions_;

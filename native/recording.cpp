@@ -44,8 +44,9 @@ struct ThreadExit {
       std::lock_guard lock(stream->mutex);
       stream->limit.store(nullptr, std::memory_order_relaxed);
       stream->dead = true;
-      needed = Recording::active() != nullptr && stream->epoch == Recording::epoch();
-      if (needed && stream->chunk.words != nullptr) Recording::active()->seal(stream);
+      // A recording that is being stopped still wants it: its epoch ends when all is on disk.
+      needed = stream->epoch == Recording::epoch();
+      if (needed && stream->chunk.words != nullptr) stream->recording->seal(stream);
       delete std::exchange(stream->stacks, nullptr);
       delete std::exchange(stream->inputs, nullptr);
       delete std::exchange(stream->counters, nullptr);

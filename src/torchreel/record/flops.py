@@ -97,9 +97,16 @@ class FlopCounter:
         try:
             arguments = [_argument(*parts) for parts in zip(*columns, strict=True)]
             packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+            op = getattr(packet, overload or "default")
+            named = {
+                argument.name: value
+                for argument, value in zip(op._schema.arguments, arguments, strict=True)
+                if argument.kwarg_only
+            }
+            placed = arguments[: len(arguments) - len(named)]
             with torch.no_grad():
-                result = getattr(packet, overload or "default")(*arguments)
-            return int(self._formulas[name](*arguments, out_val=result))
+                result = op(*placed, **named)
+            return int(self._formulas[name](*placed, **named, out_val=result))
         except Exception:  # an op that the meta device does not know, arguments that were cut: no formula applies
             return None
 

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import torchreel
+from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError
+
+
+def rows(reel: torchreel.Reel, query: str) -> list[dict]:
+    return reel.sql(query).to_pylist()
+
+
+def names(reel: torchreel.Reel, where: str = "true") -> list[str]:
+    return [row["name"] for row in rows(reel, f"select name from ops where {where} order by process, id")]
+
+
+def test_every_op_is_recorded_with_its_parent_depth_and_self_time(tmp_path: Path) -> None:
+    x = torch.ones(4, 4)
+    with torchreel.record(tmp_path / "a.reel"):
+        torch.nn.functional.linear(x, x)
+    reel = torchreel.load(tmp_path / "a.reel")
+    ops = rows(reel, "select id, parent, depth, name, start_ns, dur_ns, self_ns from ops order by id")
+    assert [(op["name"], op["depth"]) for op in ops] == [
+        ("aten::linear", 0),
+        ("aten::t", 1),
+        ("aten::transpose", 2),
+        ("aten::as_strided", 3),
+        ("aten::matmul", 1),
+        ("aten::mm", 2),
+        ("aten::resolve_conj", 3),
+        ("aten::resolve_conj", 3),
+    ]
+    by_id = {op["id"]: op for op in ops}
+    for op in ops:
+        children = [child for child in ops if child["parent"] == op["id"]]
+        assert abs(op["dur_ns"] - op["self_ns"] - sum(child["dur_ns"] for child in children)) <= len(children)
+        if op["parent"] is not None:
+            parent = by_id[op["parent"]]
+            assert parent["start_ns"] <= op["start_ns"]
+            assert op["start_ns"] + op["dur_ns"] <= parent["start_ns"] + parent["dur_ns"]
+
+
+def test_backward_is_linked_to_forward(tmp_path: Path) -> None:
+    weight = torch.ones(3, 3, requires_grad=True)
+    with torchreel.record(tmp_path / "a.reel"):
+        (weight @ weight).sum().backward()
+    reel = torchreel.load(tmp_path / "a.reel")
+    links = rows(
+        reel,
+        """select b.name as backward, f.name as forward, b.seq = f.seq as same, b.fwd_thread = f.thread as thread
+           from ops b join ops f on b.fwd = f.id where b.kind = 'backward' order by b.id""",
+    )
+    assert links == [
+        {"backward": "SumBackward0", "forward": "aten::sum", "same": True, "thread": True},
+        {"backward": "MmBackward0", "forward": "aten::mm", "same": True, "thread": True},
+    ]
+
+
+def test_an_op_that_raises_ends_and_the_next_stands_beside_it(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel"):
+        with pytest.raises(RuntimeError):
+            torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+        torch.ones(1)
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert rows(reel, "select name, depth, open from ops where name in ('aten::mm', 'aten::ones') order by id")[-2:] == [
+        {"name": "aten::mm", "depth": 0, "open": False},
+        {"name": "aten::ones", "depth": 0, "open": False},
+    ]
+
+
+def test_ranges_that_end_out_of_order_keep_their_own_times(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel"):
+        a, b = torchreel.range("a"), torchreel.range("b")
+        a.__enter__()
+        torch.ones(1)
+        b.__enter__()
+        torch.ones(1)
+        a.__exit__(None, None, None)
+        torch.zeros(1)
+        b.__exit__(None, None, None)
+        torch.empty(1)
+    reel = torchreel.load(tmp_path / "a.reel")
+    ranges = {row["name"]: row for row in rows(reel, "select * from ops where kind = 'range'")}
+    assert ranges["b"]["parent"] == ranges["a"]["id"]
+    end_a = ranges["a"]["start_ns"] + ranges["a"]["dur_ns"]
+    end_b = ranges["b"]["start_ns"] + ranges["b"]["dur_ns"]
+    assert ranges["a"]["start_ns"] < ranges["b"]["start_ns"] < end_a < end_b
+    assert not ranges["a"]["open"] and not ranges["b"]["open"]
+    zeros = rows(reel, "select parent from ops where name = 'aten::zeros'")
+    assert zeros == [{"parent": ranges["b"]["id"]}]
+    last = rows(reel, "select parent, depth from ops where name = 'aten::empty' order by id desc limit 1")
+    assert last == [{"parent": None, "depth": 0}]
+
+
+def test_a_range_that_ends_on_another_thread_is_async(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel"):
+        with torchreel.range("around"):
+            crossing = torchreel.range("crossing")
+            crossing.__enter__()
+            torch.ones(1)
+            thread = threading.Thread(target=lambda: crossing.__exit__(None, None, None), name="other")
+            thread.start()
+            thread.join()
+            torch.zeros(1)
+    reel = torchreel.load(tmp_path / "a.reel")
+    crossing_row = rows(reel, "select * from ops where name = 'crossing'")[0]
+    other = rows(reel, "select id from threads where name = 'other'")[0]["id"]
+    assert crossing_row["async"] and not crossing_row["open"]
+    assert crossing_row["end_thread"] == other != crossing_row["thread"]
+    assert crossing_row["self_ns"] == 0
+    around = rows(reel, "select id, dur_ns, self_ns from ops where name = 'around'")[0]
+    assert rows(reel, "select parent, depth from ops where name = 'aten::zeros'") == [{"parent": around["id"], "depth": 1}]
+    inner = rows(reel, "select sum(dur_ns)::bigint as ns from ops where name in ('aten::ones', 'aten::zeros')")[0]["ns"]
+    assert abs(around["dur_ns"] - around["self_ns"] - inner) <= 2
+
+
+def test_ranges_open_at_start_and_at_stop(tmp_path: Path) -> None:
+    before = torchreel.range("before")
+    before.__enter__()
+    recorder = torchreel.record(tmp_path / "a.reel").start()
+    after = torchreel.range("after")
+    after.__enter__()
+    torch.ones(1)
+    before.__exit__(None, None, None)
+    recorder.stop()
+    after.__exit__(None, None, None)
+    reel = torchreel.load(tmp_path / "a.reel")
+    found = rows(reel, "select name, open, depth from ops where depth < 2 order by id")
+    assert found == [{"name": "after", "open": True, "depth": 0}, {"name": "aten::ones", "open": False, "depth": 1}]
+    with torchreel.record(tmp_path / "b.reel"):
+        torch.ones(1)
+    assert names(torchreel.load(tmp_path / "b.reel"), "depth = 0") == ["aten::ones"]
+
+
+def test_pain_10_ops_of_other_threads_are_recorded_with_their_memory(tmp_path: Path) -> None:
+    def work() -> None:
+        torch.ones(1000).add(1)
+
+    with torchreel.record(tmp_path / "a.reel", memory=True):
+        threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    reel = torchreel.load(tmp_path / "a.reel")
+    found = rows(
+        reel,
+        """select t.name, count(*) as calls, sum(self_alloc_bytes)::bigint > 0 as has_memory
+           from ops join threads t on ops.thread = t.id where ops.name = 'aten::add' group by t.name order by t.name""",
+    )
+    assert found == [{"name": f"worker {i}", "calls": 1, "has_memory": True} for i in range(3)]
+    allocs = rows(reel, "select count(*) as n from allocs a join threads t on a.thread = t.id where t.name like 'worker%'")
+    assert allocs[0]["n"] >= 12
+
+
+def test_inter_op_threads_and_torchscript(tmp_path: Path) -> None:
+    @torch.jit.script
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
+
+    @torch.jit.script
+    def both(x: torch.Tensor) -> torch.Tensor:
+        future = torch.jit.fork(branch, x)
+        return torch.cos(x) + torch.jit.wait(future)
+
+    both(torch.ones(3))
+    with torchreel.record(tmp_path / "a.reel"):
+        both(torch.ones(3))
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert {"aten::sin", "aten::cos"} <= set(names(reel))
+    assert "torchscript" in {row["kind"] for row in rows(reel, "select distinct kind from ops")}
+    assert len({row["thread"] for row in rows(reel, "select thread from ops where name in ('aten::sin', 'aten::cos')")}) == 2
+
+
+def test_a_second_recorder_is_refused_and_the_first_is_unharmed(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel"):
+        torch.ones(1)
+        with pytest.raises(AlreadyRecordingError, match="already running"):
+            torchreel.record(tmp_path / "b.reel").start()
+        torch.zeros(1)
+    assert not (tmp_path / "b.reel").exists()
+    assert names(torchreel.load(tmp_path / "a.reel"), "depth = 0") == ["aten::ones", "aten::zeros"]
+
+
+def test_an_existing_path_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a.reel").mkdir()
+    (tmp_path / "a.reel" / "precious").write_text("data")
+    with pytest.raises(ReelExistsError, match="already exists"):
+        torchreel.record(tmp_path / "a.reel").start()
+    assert (tmp_path / "a.reel" / "precious").read_text() == "data"
+
+
+def test_stop_step_peek_and_dump_without_a_recording_say_so(tmp_path: Path) -> None:
+    recorder = torchreel.record(tmp_path / "a.reel")
+    for call in (recorder.stop, recorder.step, recorder.peek, recorder.dump):
+        with pytest.raises(RecorderError, match=r"start\(\)"):
+            call()
+
+
+def test_pain_19_an_exception_in_the_block_closes_the_reel(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), torchreel.record(tmp_path / "a.reel"):
+        torch.ones(1)
+        _ = 1 / 0
+    assert names(torchreel.load(tmp_path / "a.reel"), "depth = 0") == ["aten::ones"]
+
+
+def test_steps_marks_and_schedule(tmp_path: Path) -> None:
+    plan = torchreel.schedule(wait=1, warmup=1, active=2, repeat=2)
+    with torchreel.record(tmp_path / "a.reel", schedule=plan) as recorder:
+        for i in range(10):
+            with torchreel.range(f"step {i}"):
+                torch.ones(1)
+            torchreel.mark("done")
+            recorder.step()
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert names(reel, "kind = 'range'") == ["step 2", "step 3", "step 6", "step 7"]
+    assert rows(reel, "select distinct step from ops order by step") == [{"step": s} for s in (2, 3, 6, 7)]
+    assert reel.steps.column("step").to_pylist() == list(range(11))
+
+
+def test_steps_follow_the_first_optimizer(tmp_path: Path) -> None:
+    parameter = torch.nn.Parameter(torch.ones(2))
+    first, second = (torch.optim.SGD([parameter], lr=0.1) for _ in range(2))
+    with torchreel.record(tmp_path / "a.reel"):
+        for _ in range(3):
+            parameter.sum().backward()
+            first.step()
+            second.step()
+    assert torchreel.load(tmp_path / "a.reel").steps.column("step").to_pylist() == [0, 1, 2, 3]
+
+
+def test_marks_carry_the_call_they_stand_in(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel"), torchreel.range("r"):
+        torchreel.mark('a "mark"')
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert rows(reel, "select m.name as mark, o.name as op from marks m join ops o on m.op = o.id") == [
+        {"mark": 'a "mark"', "op": "r"}
+    ]
+
+
+def test_peek_shows_what_is_recorded_while_it_goes_on(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel") as recorder:
+        torch.ones(1)
+        with torchreel.range("open"):
+            so_far = recorder.peek()
+            assert names(so_far, "depth = 0") == ["aten::ones", "open"]
+            assert rows(so_far, "select open from ops where name = 'open'") == [{"open": True}]
+            assert rows(so_far, "select complete from processes") == [{"complete": False}]
+        torch.zeros(1)
+    assert names(torchreel.load(tmp_path / "a.reel"), "depth = 0") == ["aten::ones", "open", "aten::zeros"]
+
+
+def test_recording_beside_torch_profiler_loses_nothing(tmp_path: Path) -> None:
+    x = torch.ones(4)
+    with torch.profiler.profile(profile_memory=True) as theirs, torchreel.record(tmp_path / "a.reel", memory=True):
+        for _ in range(10):
+            x.add(1)
+            with torch.profiler.record_function("theirs"), torchreel.range("ours"):
+                pass
+    counts = {event.key: event for event in theirs.key_averages()}
+    assert counts["aten::add"].count == 10
+    assert counts["aten::add"].cpu_memory_usage == 160
+    assert counts["theirs"].count == counts["ours"].count == 10
+    reel = torchreel.load(tmp_path / "a.reel")
+    found = rows(reel, "select name, count(*) as n, sum(alloc_bytes)::bigint as b from ops group by name order by name")
+    assert {"name": "aten::add", "n": 10, "b": 160} in found
+    assert {"name": "theirs", "n": 10, "b": 0} in found
+    assert {"name": "ours", "n": 10, "b": 0} in found
+
+
+def test_a_thousand_range_names_and_more_than_there_are_ids(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "a.reel"):
+        for i in range(70_000):
+            with torchreel.range(f"number {i}"):
+                pass
+        torchreel.mark("a mark of a new name")
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert rows(reel, "select count(distinct name) as n, count(*) as all from ops") == [{"n": 70_000, "all": 70_000}]
+    assert names(reel)[-1] == "number 69999"
+    assert reel.marks.column("name").to_pylist() == ["a mark of a new name"]
+
+
+def test_range_is_a_decorator(tmp_path: Path) -> None:
+    @torchreel.range("decorated")
+    def work() -> None:
+        torch.ones(1)
+
+    with torchreel.record(tmp_path / "a.reel"):
+        work()
+        work()
+    assert names(torchreel.load(tmp_path / "a.reel"), "kind = 'range'") == ["decorated", "decorated"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"ring": "lots"}, {"ring": "10"}, {"emit": "smoke"}, {"counters": ["teeth"]}], ids=str
+)
+def test_a_wrong_option_is_a_sentence(tmp_path: Path, options: dict) -> None:
+    with pytest.raises(OptionError, match=r"\.$"):
+        torchreel.record(tmp_path / "a.reel", **options).start()
+    assert not (tmp_path / "a.reel").exists()
