@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import torchreel
-from synthetic import Call, Process, call, write_reel
+from tests.synthetic import Call, Process, call, write_reel
 from torchreel.analyze import averages
 from torchreel.errors import OptionError
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchreel
-from synthetic import Call, Process, write_reel
+from tests.synthetic import Call, Process, write_reel
 from torchreel.analyze import averages
 
 PATHS = [None, "Net", "Net.a", "Net.a.b", "Net.c"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import torchreel
-from synthetic import Process, call, write_reel
+from tests.synthetic import Process, call, write_reel
 from torchreel.analyze import summary
 from torchreel.analyze.summary import Peak, Summary
 from torchreel.errors import CorruptReelError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from synthetic import Process, call, write_reel
+from tests.synthetic import Process, call, write_reel
 from torchreel.cli.main import main
 
 FRAMES = (("/src/model.py", 5, "Net.forward"), ("/src/train.py", 10, "main"))

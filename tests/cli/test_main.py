@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Outcome
+from tests.cli.conftest import Outcome
 
 Torchreel = Callable[..., Outcome]
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from cli.conftest import Outcome
-from synthetic import Process, call, write_reel
+from tests.cli.conftest import Outcome
+from tests.synthetic import Process, call, write_reel
 from torchreel.cli.table import WIDTH_OF_A_FILE
 
 Torchreel = Callable[..., Outcome]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Outcome
+from tests.cli.conftest import Outcome
 from torchreel.reel.tables import TABLES
 
 Torchreel = Callable[..., Outcome]

@@ -62,9 +62,11 @@ def draw(columns: Sequence[Column], out: Console) -> None:
                 for cell, column, width in zip(row, columns, widths, strict=True)
             )
         )
-    width = sum(widths) + _GAP * len(widths)
+    width = out.width
+    out.width = max(width, sum(widths) + _GAP * len(widths))  # rich would cut numbers to fit the terminal
     with out.capture() as capture:
-        out.print(table, width=width, crop=False, no_wrap=True, overflow="ignore")
+        out.print(table)
+    out.width = width
     out.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 

@@ -1,0 +1,46 @@
+"""`torchreel export`: where the file goes, and what is said of it. The formats have tests of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+from torchreel.cli.export import TARGETS
+from torchreel.cli.units import bytes_text
+from torchreel.export import FORMATS
+
+Torchreel = Callable[..., Outcome]
+
+
+def test_every_format_is_offered() -> None:
+    assert list(TARGETS) == list(FORMATS)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_default_name_and_what_opens_it(torchreel: Torchreel, reel: Path, target: str) -> None:
+    ending, advice = TARGETS[target]
+    outcome = torchreel("export", "run.reel/", "--to", target)
+    path = Path(f"run{ending}")
+    size = bytes_text(path.stat().st_size)
+    assert outcome == Outcome(0, f"Wrote run{ending} ({size}): {advice}.\n", "")
+
+
+def test_a_file_is_replaced_only_with_force(torchreel: Torchreel, reel: Path) -> None:
+    path = Path("trace.json")
+    path.write_text("mine")
+    sentence = "trace.json exists: name another file with -o, or give --force to replace it."
+    command = ("export", "run.reel", "--to", "chrome", "-o", "trace.json")
+    assert torchreel(*command) == Outcome(1, "", f"Error: {sentence}\n")
+    assert path.read_text() == "mine"
+    assert torchreel(*command, "--force").code == 0
+    assert "aten::addmm" in path.read_text()
+
+
+def test_a_directory_is_refused(torchreel: Torchreel, reel: Path) -> None:
+    sentence = "run.reel is a directory: name a file to write to with -o."
+    outcome = torchreel("export", "run.reel", "--to", "chrome", "-o", "run.reel", "--force")
+    assert outcome == Outcome(1, "", f"Error: {sentence}\n")
+    assert torchreel("export", "run.reel", "--to", "chrome", "-o", "no/where.json").err.count("\n") == 1
