@@ -1,5 +1,7 @@
 #include "frames.h"
 
+#include <algorithm>
+
 #include "recording.h"
 #include "spool.h"
 
@@ -29,6 +31,12 @@ size_t FrameTable::Hash::operator()(const Key& key) const {
   hash ^= key.parent * 0x165667b19e3779f9;
   return hash ^ (hash >> 29);
 }
+
+bool FrameTable::hides(const std::string& file) const {
+  return std::any_of(hidden_.begin(), hidden_.end(), [&](const auto& prefix) { return file.starts_with(prefix); });
+}
+
+bool FrameTable::hides(PyCodeObject* code) const { return hides(text_of(code->co_filename)); }
 
 void FrameTable::keep(PyCodeObject* code) {
   std::lock_guard lock(mutex_);
@@ -67,11 +75,7 @@ uint32_t FrameTable::define(const Key& key, PyCodeObject* code, const _Py_CODEUN
   auto known = stacks_.find(key);
   if (known != stacks_.end()) return known->second;
   uint32_t id = 0;
-  bool hidden = false;
-  if (key.parent == 0) {
-    for (const auto& prefix : hidden_) hidden = hidden || file.compare(0, prefix.size(), prefix) == 0;
-  }
-  if (!hidden) {
+  if (key.parent != 0 || !hides(file)) {
     if (stacks_.size() >= kMost) return key.parent;
     id = next_stack_++;
     spool_.define(layout::kStackDef, Payload().u32(id).u32(key.parent).u32(frame(file, line, function)));

@@ -22,8 +22,9 @@ class FrameTable {
 
   // The id of the stack that `parent` becomes when it calls `code` and stands at `instr`. May take the GIL.
   uint32_t stack(uint32_t parent, PyCodeObject* code, const _Py_CODEUNIT* instr);
-  // Outermost frames of these files (a runner's, not the user's) are left out.
+  // Outermost frames of these files (a runner's, not the user's) are left out, and so are calls of their functions.
   void hide(std::vector<std::string> files) { hidden_ = std::move(files); }
+  bool hides(PyCodeObject* code) const;
   // Keeps a code object, so that its address stays its own. Needs the GIL.
   void keep(PyCodeObject* code);
   // Lets go of all code objects. Needs the GIL.
@@ -41,6 +42,7 @@ class FrameTable {
   };
   static constexpr size_t kMost = 1 << 20;
 
+  bool hides(const std::string& file) const;
   uint32_t define(const Key& key, PyCodeObject* code, const _Py_CODEUNIT* instr);
   uint32_t frame(const std::string& file, int line, const std::string& function);
 

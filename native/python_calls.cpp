@@ -22,8 +22,10 @@ std::unordered_map<PyObject*, uint32_t> module_names;
 uint32_t name_of_code(Stream* stream, PyCodeObject* code) {
   NameSlot& slot = stream->names[(reinterpret_cast<uint64_t>(code) >> 5) % Stream::kNames];
   if (TORCHREEL_UNLIKELY(slot.key != code)) {
-    stream->recording->frames.keep(code);
-    slot = {code, stream->recording->names.id(describe(code), "", layout::kPython)};
+    FrameTable& frames = stream->recording->frames;
+    frames.keep(code);
+    bool hidden = frames.hides(code);
+    slot = {code, hidden ? layout::kInlineName : stream->recording->names.id(describe(code), "", layout::kPython)};
   }
   return slot.id;
 }

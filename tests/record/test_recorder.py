@@ -7,15 +7,8 @@ import pytest
 import torch
 
 import torchreel
+from tests.record.rows import names, rows
 from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError
-
-
-def rows(reel: torchreel.Reel, query: str) -> list[dict]:
-    return reel.sql(query).to_pylist()
-
-
-def names(reel: torchreel.Reel, where: str = "true") -> list[str]:
-    return [row["name"] for row in rows(reel, f"select name from ops where {where} order by process, id")]
 
 
 def test_every_op_is_recorded_with_its_parent_depth_and_self_time(tmp_path: Path) -> None:

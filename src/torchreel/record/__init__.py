@@ -1,4 +1,4 @@
-"""Live PyTorch -> reel."""
+"""Live PyTorch -> reel. Importing this is the gate to the native core: it needs the torch that it was built for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ import os
 import sys
 from types import ModuleType
 from typing import Any
+
+from torchreel.errors import UnavailableError
+
+try:
+    import torch  # noqa: F401 - the native core links against its libraries, so it comes first
+
+    from torchreel import _core  # noqa: F401
+except ImportError as error:
+    raise UnavailableError(
+        f"Recording needs torch 2.13.0 and the native core that was built for it ({error}): "
+        "install torch==2.13.0 and then torchreel, or see 'torchreel doctor'."
+    ) from error
 
 from torchreel.record.options import RecordOptions
 from torchreel.record.ranges import mark, range

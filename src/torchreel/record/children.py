@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.abc
-import importlib.machinery
 import json
 import multiprocessing.util
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -94,41 +89,8 @@ def _end_child() -> None:
         process.end()
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Begins recording as soon as torch has been imported."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _LoaderThatBegins(spec.loader)
-        return spec
-
-
-class _LoaderThatBegins(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        begin_from_environment()
-
-
-def watch_torch() -> None:
-    """In a child that was started anew: begin when torch is imported, and not at all if it never is."""
-    sys.meta_path.insert(0, _AfterTorch())
-
-
 def begin_from_environment() -> None:
+    """In a child that was started anew, as soon as it has imported torch."""
     from torchreel.errors import TorchreelError
     from torchreel.record.options import RecordOptions
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torchreel import _core
+from torchreel.record import rpc
 from torchreel.record.modules import ModuleNames
 from torchreel.record.old_blocks import define_old_blocks
 from torchreel.record.options import RecordOptions
@@ -91,9 +92,11 @@ def begin(directory: Path | None, options: RecordOptions) -> None:
     _core.start(native, module_call, names, _thread_name)
     if options.memory:
         define_old_blocks()
+    rpc.link_calls()
 
 
 def end() -> dict[str, Any]:
     """Switch the recorder off. Gives the count of lost events and the disk's error, if any."""
+    rpc.unlink_calls()
     _core.define_process(json.dumps(describe_process()))
     return _core.stop()

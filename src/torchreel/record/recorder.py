@@ -17,7 +17,7 @@ from typing import Any
 from torchreel import _core
 from torchreel._version import __version__
 from torchreel.errors import AlreadyRecordingError, RecorderError, ReelExistsError, UnavailableError
-from torchreel.record import children, process, rpc
+from torchreel.record import children, process
 from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
 from torchreel.record.schedule import Schedule
@@ -115,7 +115,6 @@ class Recorder:
         self._running = True
         if options.children and options.ring is None:
             children.record_children(self.path, options)
-        rpc.link_calls()
         if options.optimizer_steps:
             self._optimizer_steps = OptimizerSteps(self._optimizer_stepped)
         if options.ring is not None:
@@ -138,7 +137,6 @@ class Recorder:
             _active = None
             if self._optimizer_steps is not None:
                 self._optimizer_steps.close()
-            rpc.unlink_calls()
             children.forget_children()
             self._release_signal_and_exception()
             _core.stop_emitting()
