@@ -19,7 +19,10 @@ from tests.record.rows import names, rows
 
 def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 

@@ -273,7 +273,9 @@ def test_python_calls_are_ranges(tmp_path: Path) -> None:
             _ = (lambda: 1 / 0)()
         torch.zeros(1)
     reel = torchreel.load(tmp_path / "a.reel")
-    found = rows(reel, "select id, parent, name, depth from ops where name like '%test_options.py%' or name = 'aten::ones'")
+    found = rows(
+        reel, "select id, parent, name, depth from ops where name like '%test_options.py%' or name = 'aten::ones'"
+    )
     names_ = [row["name"].rpartition(".")[2] if "<locals>" in row["name"] else row["name"] for row in found]
     assert names_[:3] == ["outer", "inner", "aten::ones"]
     assert found[1]["parent"] == found[0]["id"] and found[2]["parent"] == found[1]["id"]
@@ -329,7 +331,9 @@ def test_emission_to_itt_or_the_reason_why_not(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.parametrize(("text", "size"), [("64MB", 64_000_000), ("1GiB", 2**30), ("5000", 5000), (7, 7), ("1.5kib", 1536)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("64MB", 64_000_000), ("1GiB", 2**30), ("5000", 5000), (7, 7), ("1.5kib", 1536)]
+)
 def test_sizes(text: str | int, size: int) -> None:
     assert parse_size(text) == size
 

@@ -59,7 +59,9 @@ def test_an_op_that_raises_ends_and_the_next_stands_beside_it(tmp_path: Path) ->
             torch.mm(torch.ones(2, 3), torch.ones(2, 3))
         torch.ones(1)
     reel = torchreel.load(tmp_path / "a.reel")
-    assert rows(reel, "select name, depth, open from ops where name in ('aten::mm', 'aten::ones') order by id")[-2:] == [
+    assert rows(reel, "select name, depth, open from ops where name in ('aten::mm', 'aten::ones') order by id")[
+        -2:
+    ] == [
         {"name": "aten::mm", "depth": 0, "open": False},
         {"name": "aten::ones", "depth": 0, "open": False},
     ]
@@ -106,7 +108,9 @@ def test_a_range_that_ends_on_another_thread_is_async(tmp_path: Path) -> None:
     assert crossing_row["end_thread"] == other != crossing_row["thread"]
     assert crossing_row["self_ns"] == 0
     around = rows(reel, "select id, dur_ns, self_ns from ops where name = 'around'")[0]
-    assert rows(reel, "select parent, depth from ops where name = 'aten::zeros'") == [{"parent": around["id"], "depth": 1}]
+    assert rows(reel, "select parent, depth from ops where name = 'aten::zeros'") == [
+        {"parent": around["id"], "depth": 1}
+    ]
     inner = rows(reel, "select sum(dur_ns)::bigint as ns from ops where name in ('aten::ones', 'aten::zeros')")[0]["ns"]
     assert abs(around["dur_ns"] - around["self_ns"] - inner) <= 2
 
@@ -146,7 +150,9 @@ def test_pain_10_ops_of_other_threads_are_recorded_with_their_memory(tmp_path: P
            from ops join threads t on ops.thread = t.id where ops.name = 'aten::add' group by t.name order by t.name""",
     )
     assert found == [{"name": f"worker {i}", "calls": 1, "has_memory": True} for i in range(3)]
-    allocs = rows(reel, "select count(*) as n from allocs a join threads t on a.thread = t.id where t.name like 'worker%'")
+    allocs = rows(
+        reel, "select count(*) as n from allocs a join threads t on a.thread = t.id where t.name like 'worker%'"
+    )
     assert allocs[0]["n"] >= 12
 
 
@@ -166,7 +172,10 @@ def test_inter_op_threads_and_torchscript(tmp_path: Path) -> None:
     reel = torchreel.load(tmp_path / "a.reel")
     assert {"aten::sin", "aten::cos"} <= set(names(reel))
     assert "torchscript" in {row["kind"] for row in rows(reel, "select distinct kind from ops")}
-    assert len({row["thread"] for row in rows(reel, "select thread from ops where name in ('aten::sin', 'aten::cos')")}) == 2
+    assert (
+        len({row["thread"] for row in rows(reel, "select thread from ops where name in ('aten::sin', 'aten::cos')")})
+        == 2
+    )
 
 
 def test_a_second_recorder_is_refused_and_the_first_is_unharmed(tmp_path: Path) -> None:

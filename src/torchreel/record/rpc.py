@@ -103,4 +103,8 @@ def _run_linked(name: str, flow: int, function: Any, args: Any, kwargs: Any) -> 
 
 
 if torch.distributed.is_available() and torch.distributed.rpc.is_available():
-    _run_linked_async = torch.distributed.rpc.functions.async_execution(_run_linked)
+
+    @torch.distributed.rpc.functions.async_execution
+    def _run_linked_async(name: str, flow: int, function: Any, args: Any, kwargs: Any) -> Any:
+        """As above, for a function whose result is a future."""
+        return _run_linked(name, flow, function, args, kwargs)
