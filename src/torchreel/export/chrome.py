@@ -1,0 +1,257 @@
+"""Reel -> Chrome trace JSON as PyTorch's Kineto writes it, for Perfetto, chrome://tracing, HTA and all that read those.
+
+A batch of rows becomes a batch of lines inside Arrow, column by column: there is no Python object per op.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from torchreel.export.kineto import (
+    TRI_MONTH_NS,
+    OpArgs,
+    category,
+    device_args,
+    device_index,
+    header,
+    kernel_category,
+)
+from torchreel.export.lines import TEXT, Part, bytes_of, digits, joined, microseconds
+from torchreel.export.output import Progress, replacing
+from torchreel.export.texts import Details, TextColumn, quoted
+from torchreel.export.timeline import Timeline, runs
+from torchreel.export.tracks import ProcessTrack, Track
+from torchreel.reel import Reel
+
+# Blocks older than the recording all have its first moment: here they stand before it, one nanosecond apart.
+_MEMORY = """
+SELECT coalesce(thread, -1) AS owner, '[memory]' AS name, device, addr, stack, coalesce(total, 0) AS total,
+    coalesce(CASE WHEN action = 'free' THEN -size ELSE size END, 0) AS bytes,
+    CASE WHEN action = 'preexisting' THEN time_ns - row_number() OVER (PARTITION BY thread, action ORDER BY id DESC)
+        ELSE time_ns END AS time_ns
+FROM allocs WHERE process = {process} ORDER BY owner, time_ns, id
+"""
+_MARKS = """
+SELECT coalesce(thread, -1) AS owner, name, time_ns FROM marks WHERE process = {process} ORDER BY owner, time_ns
+"""
+# The drop-in for torch.profiler records its steps as ranges: then there is nothing to add.
+_STEPS = """
+SELECT 'ProfilerStep#' || step AS name, start_ns, greatest(end_ns - start_ns, 1) AS dur_ns FROM steps
+WHERE process = {process} AND 'ProfilerStep#' || step NOT IN
+    (SELECT name FROM ops WHERE process = {process} AND kind = 'range' AND name LIKE 'ProfilerStep#%')
+ORDER BY step
+"""
+
+
+def write(reel: Reel, path: Path, progress: Progress) -> None:
+    """Write the whole reel as one Chrome trace."""
+    with Timeline(reel) as timeline, replacing(path) as file:
+        _Writer(timeline, file).write(path.name, progress)
+
+
+class _Writer:
+    """Writes events one per line; only the last has no comma after it."""
+
+    def __init__(self, timeline: Timeline, file: BinaryIO) -> None:
+        self._timeline = timeline
+        self._file = file
+        self._first = timeline.first_ns()
+        self._base = self._first // TRI_MONTH_NS * TRI_MONTH_NS
+        self._events = 0
+        self._named: set[Track] = set()
+        self._names = TextColumn(quoted)
+        self._categories = TextColumn(category)
+        self._kernel_categories = TextColumn(kernel_category)
+        self._devices = TextColumn(device_args)
+        self._device_indices = TextColumn(lambda device: str(device_index(device)))
+
+    def write(self, name: str, progress: Progress) -> None:
+        timeline = self._timeline
+        total, done = timeline.count("ops"), 0
+        self._file.write(header(timeline, self._base).encode())
+        for process in [*timeline.processes, *timeline.devices]:
+            self._name_process(process)
+        self._name_tracks(timeline.tracks())
+        for process in timeline.processes:
+            details = Details(timeline.reel, process.index)
+            args = OpArgs(timeline, process, details)
+            for track, batch in timeline.slices("ops", process, args.columns):
+                self._slices(track, batch, self._categories(batch.column("kind")), args(track, batch))
+                done += batch.num_rows
+                progress(done, total)
+            self._kernels(process)
+            self._arrows(process)
+            self._memory(process, details)
+            self._instants(process, _MARKS, lambda batch: [])
+            self._steps(process)
+        self._name_tracks(timeline.tracks())
+        self._end(name, total)
+
+    def _event(self, fields: dict[str, Any], end: str = ",\n") -> None:
+        parts = [f'"{name}": {_json(value)}' for name, value in fields.items()]
+        self._file.write(("{" + ", ".join(parts) + "}" + end).encode())
+
+    def _lines(self, *parts: Part) -> None:
+        self._file.write(bytes_of(joined(parts)))
+
+    def _since_base(self, times: pa.Array) -> list[pa.Array]:
+        return microseconds(pc.max_element_wise(pc.subtract(times, self._base), 0))
+
+    def _indices(self, count: int) -> pa.Array:
+        """Kineto's running number of an event."""
+        self._events += count
+        return digits(pa.array(np.arange(self._events - count, self._events)))
+
+    def _name_process(self, process: ProcessTrack) -> None:
+        values = {"name": process.name, "labels": process.label, "sort_index": process.pid}
+        for name, value in values.items():
+            where = {"ts": _Microseconds(self._first - self._base), "pid": process.pid, "tid": 0}
+            self._event({"ph": "M", "name": f"process_{name}", **where, "args": {name: value}})
+
+    def _name_tracks(self, tracks: Iterable[Track]) -> None:
+        for track in tracks:
+            if track in self._named:
+                continue
+            self._named.add(track)
+            for name, value in {"name": track.name, "sort_index": track.order}.items():
+                where = {"ts": _Microseconds(self._first - self._base), "pid": track.process.pid, "tid": track.tid}
+                self._event({"ph": "M", "name": f"thread_{name}", **where, "args": {name: value}})
+
+    def _slices(self, track: Track, batch: pa.RecordBatch, categories: pa.Array, args: list[Part]) -> None:
+        self._lines(
+            '{"ph": "X", "cat": "',
+            categories,
+            '", "name": ',
+            self._names(batch.column("name")),
+            f', "pid": {track.process.pid}, "tid": {track.tid}, "ts": ',
+            *self._since_base(batch.column("start_ns")),
+            ', "dur": ',
+            *microseconds(batch.column("dur_ns")),
+            ', "args": {',
+            *args,
+            ', "Ev Idx": ',
+            self._indices(batch.num_rows),
+            "}},\n",
+        )
+
+    def _kernels(self, process: ProcessTrack) -> None:
+        for track, batch in self._timeline.slices("kernels", process, ["name", "op", "device", "stream"]):
+            args = [
+                '"External id": ',
+                pc.coalesce(digits(batch.column("op")), pa.scalar("0", TEXT)),
+                ', "device": ',
+                self._device_indices(batch.column("device")),
+                ', "stream": ',
+                digits(batch.column("stream")),
+            ]
+            self._slices(track, batch, self._kernel_categories(batch.column("name")), args)
+
+    def _arrows(self, process: ProcessTrack) -> None:
+        begin, end = pa.scalar('{"ph": "s"', TEXT), pa.scalar('{"ph": "f", "bp": "e"', TEXT)
+        for source in ("ops", "kernels"):
+            for track, batch in self._timeline.arrow_ends(source, process):
+                name = self._names(batch.column("name"))
+                self._lines(
+                    pc.if_else(batch.column("out"), begin, end),
+                    ', "id": ',
+                    digits(batch.column("arrow")),
+                    f', "pid": {track.process.pid}, "tid": {track.tid}, "ts": ',
+                    *self._since_base(batch.column("start_ns")),
+                    ', "cat": ',
+                    name,
+                    ', "name": ',
+                    name,
+                    "},\n",
+                )
+
+    def _memory(self, process: ProcessTrack, details: Details) -> None:
+        stacks = TextColumn(lambda id: quoted(";".join(details.frames(id))))
+
+        def args(batch: pa.RecordBatch) -> list[Part]:
+            return [
+                '"Total Reserved": 0, "Total Allocated": ',
+                digits(batch.column("total")),
+                ', "Bytes": ',
+                digits(batch.column("bytes")),
+                ', "Addr": ',
+                digits(batch.column("addr")),
+                ", ",
+                self._devices(batch.column("device")),
+                joined([', "Call stack": ', stacks(batch.column("stack"))], optional=True),
+                ', "finished": false, ',
+            ]
+
+        self._instants(process, _MEMORY, args)
+
+    def _instants(self, process: ProcessTrack, query: str, args: Callable[[pa.RecordBatch], list[Part]]) -> None:
+        """Instants on their threads; two of them at one moment are moved apart.
+
+        Perfetto stacks instants of one moment into one another, and drops those past the 512th.
+        """
+        last: dict[int, int] = {}
+        for whole in self._timeline.rows(query.format(process=process.index)):
+            for owner, batch in runs(whole, "owner"):
+                track = self._timeline.thread(process, owner)
+                times = _apart(batch.column("time_ns").to_numpy(), last.get(owner))
+                last[owner] = int(times[-1])
+                self._lines(
+                    '{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": ',
+                    self._names(batch.column("name")),
+                    f', "pid": {track.process.pid}, "tid": {track.tid}, "ts": ',
+                    *self._since_base(pa.array(times)),
+                    ', "args": {',
+                    *args(batch),
+                    '"Ev Idx": ',
+                    self._indices(batch.num_rows),
+                    "}},\n",
+                )
+
+    def _steps(self, process: ProcessTrack) -> None:
+        track: Track | None = None
+        for batch in self._timeline.rows(_STEPS.format(process=process.index)):
+            if track is None:
+                track = self._timeline.spare(process, "steps")
+                self._name_tracks([track])
+            categories = pa.array(["user_annotation"] * batch.num_rows, TEXT)
+            self._slices(track, batch, categories, ['"External id": 0'])
+
+    def _end(self, name: str, op_count: int) -> None:
+        """What Kineto ends with: the span of the whole, and its two ends."""
+        begin = _Microseconds(self._first - self._base)
+        duration = self._timeline.last_ns() - self._first
+        end = _Microseconds(self._first - self._base + duration)
+        span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
+        self._event({**span, "ts": begin, "dur": _Microseconds(duration), "args": {"Op count": op_count}})
+        instant = {"ph": "i", "s": "g"}
+        start = {"name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace PyTorch Profiler"}
+        self._event({**instant, **start, "ts": begin})
+        self._event({**instant, "name": "Record Window End", "pid": "", "tid": "", "ts": end}, end="\n")
+        self._file.write(f'  ],\n  "traceName": {quoted(name)}\n}}\n'.encode())
+
+
+class _Microseconds(int):
+    """Nanoseconds that are to be written as microseconds."""
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, _Microseconds):
+        return f"{value // 1000}.{value % 1000:03}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f'"{name}": {_json(item)}' for name, item in value.items()) + "}"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _apart(times: np.ndarray, last: int | None) -> np.ndarray:
+    """The times, sorted already, with each at least a nanosecond after the one before it."""
+    steps = np.arange(len(times))
+    earliest = times - steps
+    if last is not None:
+        earliest = np.maximum(earliest, last + 1)
+    return np.maximum.accumulate(earliest) + steps

@@ -1,0 +1,145 @@
+"""Kineto's conventions: what the head of a trace says, the categories, and the arguments of an op."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from torchreel.export.lines import TEXT, Part, digits, joined
+from torchreel.export.texts import Details, TextColumn, quoted
+from torchreel.export.timeline import Timeline
+from torchreel.export.tracks import ProcessTrack, Track
+
+# Kineto counts from the beginning of a "tri-month", so that the files of different ranks share a base.
+TRI_MONTH_NS = 7_889_238 * 10**9
+
+_PYTHON = ("python", "module")
+_DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+
+
+def category(kind: str) -> str:
+    """The category of an op of this kind."""
+    if kind == "range":
+        return "user_annotation"
+    return "python_function" if kind in _PYTHON else "cpu_op"
+
+
+def kernel_category(name: str) -> str:
+    """The category of a device's activity of this name."""
+    if name.startswith("Memcpy"):
+        return "gpu_memcpy"
+    return "gpu_memset" if name.startswith("Memset") else "kernel"
+
+
+def device_index(device: str) -> int:
+    """0 of cuda:0; -1 of a device that has no index, such as the CPU."""
+    index = device.partition(":")[2]
+    return int(index) if index.isdigit() else -1
+
+
+def device_args(device: str) -> str:
+    """The device of a memory event."""
+    return f'"Device Id": {device_index(device)}, "Device Type": {_DEVICE_TYPES.get(device.partition(":")[0], 20)}'
+
+
+def header(timeline: Timeline, base_ns: int) -> str:
+    """The top of the file, up to and with the bracket that opens the events."""
+    processes = timeline.reel.process_rows()
+    identity = json.dumps([timeline.reel.path.name, processes], default=str)
+    fields: dict[str, Any] = {
+        "schemaVersion": 1,
+        "deviceProperties": [],
+        "trace_id": uuid.uuid5(uuid.NAMESPACE_OID, identity).hex.upper(),
+    }
+    tables = {"with_stack": "stacks", "profile_memory": "allocs", "record_shapes": "inputs", "with_modules": "modules"}
+    fields |= {flag: 1 for flag, table in tables.items() if timeline.count(table)}
+    if timeline.count("ops WHERE flops IS NOT NULL"):
+        fields["with_flops"] = 1
+    ranked = [row for row in processes if row["rank"] is not None]
+    if ranked:
+        size = ranked[0]["world_size"]
+        world = {"backend": "", "rank": ranked[0]["rank"], "world_size": size, "pg_count": 0, "pg_config": []}
+        fields["distributedInfo"] = world
+    fields["host_name"] = processes[0]["host"] if processes else ""
+    fields |= {"displayTimeUnit": "ms", "baseTimeNanoseconds": base_ns}
+    lines = ",\n".join(f"  {quoted(name)}: {json.dumps(value)}" for name, value in fields.items())
+    return f'{{\n{lines},\n  "traceEvents": [\n'
+
+
+class OpArgs:
+    """Writes what Kineto puts under "args", for the ops of one process."""
+
+    def __init__(self, timeline: Timeline, process: ProcessTrack, details: Details) -> None:
+        threads = timeline.reel.table("threads").to_pylist()
+        self._torch_ids = {row["id"]: row["torch_id"] or 0 for row in threads if row["process"] == process.index}
+        self._details = details
+        self._inputs = TextColumn(self._input_text)
+        self._stacks = TextColumn(lambda id: quoted(";".join(details.frames(id))))
+        self._modules = TextColumn(self._module_text)
+        self._forward = TextColumn(lambda thread: str(self._torch_ids.get(thread, 0)))
+        self._callers = PythonCallers()
+        self.columns = ["name", "kind", "seq", "fwd_thread", "module", "stack", "inputs", "flops", "open"]
+        if timeline.count("counters"):
+            self.columns.append("counters")
+
+    def __call__(self, track: Track, batch: pa.RecordBatch) -> list[Part]:
+        """The parts of each row's arguments, all but the running number."""
+        python = pc.is_in(batch.column("kind"), pa.array(_PYTHON))
+        zero = pa.scalar("0", TEXT)
+        ids = joined(['"External id": ', digits(batch.column("id")), ', "Record function id": 0'])
+        seq = digits(batch.column("seq"))
+        forward = pc.coalesce(self._forward(batch.column("fwd_thread")), zero)
+        parts: list[Part] = [
+            pc.if_else(python, None, ids),
+            self._inputs(batch.column("inputs")),
+            joined([', "Sequence number": ', seq, ', "Fwd thread id": ', forward], optional=True),
+            joined([', "Call stack": ', self._stacks(batch.column("stack"))], optional=True),
+            joined([', "Module Hierarchy": ', self._modules(batch.column("module"))], optional=True),
+            joined([', "FLOPs": ', digits(batch.column("flops"))], optional=True),
+            pc.if_else(batch.column("open"), pa.scalar(', "finished": false', TEXT), None),
+        ]
+        if pc.any(python).as_py():
+            parts.insert(1, pa.array(self._callers(track, batch, python.to_pylist()), TEXT))
+        if "counters" in self.columns:
+            parts.append(pa.array([_counters(row) for row in batch.column("counters").to_pylist()], TEXT))
+        return parts
+
+    def _input_text(self, id: int) -> str:
+        return "".join(f', "{name}": {text}' for name, text in self._details.inputs(id).items())
+
+    def _module_text(self, id: int) -> str | None:
+        path = self._details.module(id)
+        return None if path is None else quoted(path)
+
+
+class PythonCallers:
+    """Finds, for each Python call, the Python call that made it; what lies between them does not count."""
+
+    def __init__(self) -> None:
+        self._track: Track | None = None
+        self._open: list[tuple[int, int]] = []
+
+    def __call__(self, track: Track, batch: pa.RecordBatch, python: list[bool]) -> list[str | None]:
+        """The identifying arguments of the rows that are Python calls, None for the others."""
+        if track is not self._track:
+            self._track, self._open = track, []
+        columns = [batch.column(name).to_numpy().tolist() for name in ("id", "start_ns", "dur_ns")]
+        return [
+            self._identify(track, *row) if is_python else None
+            for is_python, row in zip(python, zip(*columns, strict=True), strict=True)
+        ]
+
+    def _identify(self, track: Track, id: int, start: int, duration: int) -> str:
+        while self._open and self._open[-1][0] <= start:
+            self._open.pop()
+        parent = self._open[-1][1] if self._open else "null"
+        self._open.append((start + duration, id))
+        return f'"Python id": {id}, "Python parent id": {parent}, "Python thread": {track.tid}'
+
+
+def _counters(row: list[dict[str, Any]] | None) -> str | None:
+    return "".join(f", {quoted(counter['name'])}: {counter['value']}" for counter in row) if row else None
