@@ -44,7 +44,12 @@ class Recorder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], options: RecordOptions | None = None, *, schedule: Schedule | None = None
+        self,
+        path: str | os.PathLike[str],
+        options: RecordOptions | None = None,
+        *,
+        schedule: Schedule | None = None,
+        first_step: int = 0,
     ) -> None:
         self.path = Path(path)
         self.options = options or RecordOptions()
@@ -53,7 +58,7 @@ class Recorder:
         self._directory: Path | None = None
         self._running = False
         self._paused = False
-        self._step = 0
+        self._step = first_step
         self._steps_by_hand = False
         self._optimizer_steps: OptimizerSteps | None = None
         self._old_handler: Any = None
@@ -119,8 +124,8 @@ class Recorder:
             self._optimizer_steps = OptimizerSteps(self._optimizer_stepped)
         if options.ring is not None:
             self._catch_signal_and_exception()
-        _core.define_step(0)
-        if self.schedule is not None and not self.schedule.records(0):
+        _core.define_step(self._step)
+        if self.schedule is not None and not self.schedule.records(self._step):
             self._pause()
 
     def _remove_if_empty(self) -> None:
