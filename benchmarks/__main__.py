@@ -1,0 +1,36 @@
+"""`python -m benchmarks [NAME...] [--quick] [--write]`: run them, one after the other, and print what they measured."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+from benchmarks import document, machine
+from benchmarks.question import NAMES, ask
+from benchmarks.result import as_text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What torchreel costs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which, of {', '.join(NAMES)}; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="a short run, to see that they work: no numbers to quote")
+    parser.add_argument("--write", action="store_true", help="put the results into docs/overhead.md and results.json")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(NAMES)
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}: choose from {', '.join(NAMES)}")
+    if options.quick and options.write:
+        parser.error("what --quick measures is not worth writing down: leave out one of --quick and --write")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it tells of every start and stop
+    measured = {}
+    for name in options.names or NAMES:
+        start = time.perf_counter()
+        question, measured[name] = ask(name, options.quick)
+        print(f"{name}: {question}\n\n{as_text(measured[name])}\n({time.perf_counter() - start:.0f} s)\n", flush=True)
+    if options.write:
+        document.write(measured, machine.describe())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""How much slower is a program that is all overhead while it is recorded, against torch.profiler?"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import time
+
+from benchmarks.observers import Nothing, Observer, TorchProfiler, Torchreel, settle
+from benchmarks.policy_loop import PolicyLoop
+from benchmarks.result import Goal, Result, Spread
+from benchmarks.rounds import Pair, in_words, interleave, ratio, slowdown
+
+WINDOWS = 8
+ROUNDS = 20
+
+_ALL = ("record_shapes", "profile_memory", "with_stack")
+
+# Options of torchreel, those of torch.profiler, the goal.
+COUNTERPARTS = {
+    "ops": ((), (), 0.35),
+    "shapes, memory, stacks": (("shapes", "memory", "stacks"), _ALL, 0.30),
+    # What `torchreel record --all` does; torch.profiler knows no modules outside of TorchScript.
+    "shapes, memory, stacks, modules, FLOPs": (("shapes", "memory", "stacks", "modules", "flops"), _ALL, None),
+}
+
+
+def window(loop: PolicyLoop, observer: Observer) -> float:
+    """CPU nanoseconds of the whole process for one step; what was recorded is on disk at the end of them."""
+    with observer.watch() as flush:
+        loop.step()
+        flush()
+        start = time.process_time_ns()
+        loop.step()
+        flush()
+        return time.process_time_ns() - start
+
+
+def _groups() -> list[list[Observer]]:
+    groups: dict[tuple[str, ...], list[Observer]] = {}
+    for ours, theirs, _ in COUNTERPARTS.values():
+        groups.setdefault(theirs, [TorchProfiler(theirs)]).append(Torchreel(ours))
+    return list(groups.values())
+
+
+def measure(quick: bool) -> list[Result]:
+    settle()
+    loop = PolicyLoop()
+    gc.disable()
+    rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
+    return _results(interleave(functools.partial(window, loop), Nothing(), _groups(), rounds=rounds, windows=windows))
+
+
+def _results(pairs: dict[Observer, list[Pair]]) -> list[Result]:
+    results = []
+    for what, (ours, theirs, limit) in COUNTERPARTS.items():
+        mine, other = pairs[Torchreel(ours)], pairs[TorchProfiler(theirs)]
+        detail = f"{in_words(slowdown(mine), '%', 100)} against {in_words(slowdown(other), '%', 100)}"
+        goal = None if limit is None else Goal(limit)
+        results.append(Result(f"{what}: slowdown, ratio", ratio(mine, other), goal, detail=detail))
+    bare = Spread.of([pair.bare / 1e6 for pair in pairs[Torchreel()]])
+    results.append(Result("the bare step", bare, unit="ms"))
+    return results
