@@ -10,8 +10,9 @@ using namespace layout;
 
 namespace {
 
-// More of anything than a recorder ever defines: a guard against a damaged id asking for all memory.
-constexpr uint32_t kMostIds = 1 << 24;
+// Ids are given one after the other; threads that define at the same moment may be out of order by a few.
+// More than that is damage, which must not ask for all memory.
+constexpr size_t kOutOfOrder = 256;
 
 class Reader {
  public:
@@ -49,7 +50,7 @@ class Reader {
 
 template <typename Item>
 Item& at_id(std::vector<Item>& items, uint32_t id) {
-  if (id >= kMostIds) throw SpoolError("its definitions name an id of " + std::to_string(id));
+  if (id > items.size() + kOutOfOrder) throw SpoolError("its definitions name an id of " + std::to_string(id));
   if (id >= items.size()) items.resize(id + 1);
   return items[id];
 }

@@ -1,0 +1,139 @@
+"""A spool, whole, cut short or damaged: it is read as far as it makes sense, or a sentence says why not."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+
+import torchreel
+from torchreel import _core
+from torchreel.errors import CorruptReelError, ReelError
+from torchreel.record import RecordOptions, process
+from torchreel.reel import spool
+from torchreel.reel.tables import TABLES
+
+
+def record_spool(directory: Path) -> Path:
+    """A spool that was never converted."""
+    process.begin(directory, RecordOptions(shapes=True, memory=True, stacks=True, modules=True))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    for _ in range(5):
+        with torchreel.range("step"):
+            model(torch.ones(2, 4)).sum().backward()
+    _core.define_step(1)
+    torchreel.mark("here")
+    process.end()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record_spool(tmp_path_factory.mktemp("spool") / "process")
+
+
+def ops_in(directory: Path) -> pa.Table:
+    tables = spool.read(directory)
+    for name, table in tables.items():
+        table.validate(full=True)
+        assert table.schema == TABLES[name].schema
+    return tables["ops"]
+
+
+def test_reading_and_converting_give_the_same_rows(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "p")
+    tables = spool.read(whole)
+    spool.convert(tmp_path / "p")
+    assert not spool.exists(tmp_path / "p")
+    import pyarrow.parquet as pq
+
+    for name, table in tables.items():
+        file = tmp_path / "p" / f"{name}.parquet"
+        assert table.num_rows == (pq.read_table(file).num_rows if file.exists() else 0)
+    assert pq.read_table(tmp_path / "p" / "ops.parquet").to_pylist() == tables["ops"].to_pylist()
+
+
+def test_a_conversion_that_is_cut_short_is_done_again(whole: Path, tmp_path: Path) -> None:
+    part = tmp_path / "p"
+    shutil.copytree(whole, part)
+
+    def fail(ops: pa.Table, inputs: pa.Table) -> pa.Table:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spool.convert(part, fail)
+    assert spool.exists(part)
+    assert not list(part.glob("*.parquet*"))
+    spool.convert(part)
+    assert (part / "ops.parquet").exists()
+
+
+def test_events_cut_at_any_byte_are_read_up_to_there(whole: Path, tmp_path: Path) -> None:
+    events = (whole / "spool" / "events").read_bytes()
+    full = ops_in(whole).num_rows
+    counts = []
+    for fraction in (0.0, 0.1, 0.35, 0.5, 0.77, 0.99, 1.0):
+        part = tmp_path / str(fraction)
+        shutil.copytree(whole, part)
+        (part / "spool" / "events").write_bytes(events[: 96 + int((len(events) - 96) * fraction)])
+        counts.append(ops_in(part).num_rows)
+    assert counts == sorted(counts)
+    assert counts[0] == 0 and counts[-1] == full
+
+
+def test_definitions_cut_short(whole: Path, tmp_path: Path) -> None:
+    definitions = (whole / "spool" / "definitions").read_bytes()
+    for cut in (17, 200, len(definitions) // 2):
+        part = tmp_path / str(cut)
+        shutil.copytree(whole, part)
+        (part / "spool" / "definitions").write_bytes(definitions[:cut])
+        assert ops_in(part).num_rows == ops_in(whole).num_rows
+
+
+@pytest.mark.parametrize("file", ["events", "definitions"])
+def test_files_of_another_tool(whole: Path, tmp_path: Path, file: str) -> None:
+    part = tmp_path / "p"
+    shutil.copytree(whole, part)
+    (part / "spool" / file).write_bytes(b"something else entirely" * 100)
+    with pytest.raises(CorruptReelError, match=f"{file} are not torchreel's"):
+        spool.read(part)
+    (part / "spool" / file).unlink()
+    with pytest.raises(CorruptReelError, match=f"it has no {file}"):
+        spool.read(part)
+
+
+def damage(whole: Path, part: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    shutil.copytree(whole, part)
+    for file in ("events", "definitions"):
+        path = part / "spool" / file
+        content = bytearray(path.read_bytes())
+        for _ in range(chance.choice([0, 1, 3, 30])):
+            at = chance.randrange(len(content))
+            content[at] = chance.choice([0, 255, chance.randrange(256)])
+        path.write_bytes(content[: chance.choice([len(content), chance.randrange(len(content))])])
+
+
+def read_damaged(whole: Path, tmp_path: Path, seeds: range) -> None:
+    for seed in seeds:
+        part = tmp_path / "damaged"
+        damage(whole, part, seed)
+        try:
+            for table in spool.read(part).values():
+                table.validate(full=True)
+        except ReelError as error:
+            assert str(error).endswith(".")
+        shutil.rmtree(part)
+
+
+def test_damage_never_crashes(whole: Path, tmp_path: Path) -> None:
+    read_damaged(whole, tmp_path, range(150))
+
+
+@pytest.mark.long
+def test_much_damage_never_crashes(whole: Path, tmp_path: Path) -> None:
+    read_damaged(whole, tmp_path, range(1000, 11_000))
