@@ -16,8 +16,9 @@ WHERE o.stack IS NOT NULL AND k.device LIKE '{device}%' GROUP BY ALL ORDER BY AL
 """
 # From torch.profiler's name of a metric to the time of each stack.
 METRICS = {
-    "self_cpu_time_total": "SELECT process, stack, sum(self_ns)::BIGINT AS ns FROM ops WHERE stack IS NOT NULL "
-    "GROUP BY ALL ORDER BY ALL",
+    # Calls of Python functions and modules are frames of stacks, and have none of their own.
+    "self_cpu_time_total": "SELECT process, stack, sum(self_ns)::BIGINT AS ns FROM ops "
+    "WHERE stack IS NOT NULL AND kind NOT IN ('python', 'module') GROUP BY ALL ORDER BY ALL",
     "self_cuda_time_total": _ON_DEVICE.format(device="cuda"),
     "self_xpu_time_total": _ON_DEVICE.format(device="xpu"),
     "self_privateuse1_time_total": _ON_DEVICE.format(device="privateuse"),
