@@ -19,6 +19,8 @@ TRI_MONTH_NS = 7_889_238 * 10**9
 
 _PYTHON = ("python", "module")
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+# Names at the top of a trace by which viewers read it: what a program adds there cannot take their place.
+_RESERVED = ("schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName")
 
 
 def category(kind: str) -> str:
@@ -66,6 +68,8 @@ def header(timeline: Timeline, base_ns: int) -> str:
         fields["distributedInfo"] = world
     fields["host_name"] = processes[0]["host"] if processes else ""
     fields |= {"displayTimeUnit": "ms", "baseTimeNanoseconds": base_ns}
+    added = timeline.reel.meta.get("metadata", {})
+    fields |= {name: value for name, value in added.items() if name not in _RESERVED}
     lines = ",\n".join(f"  {quoted(name)}: {json.dumps(value)}" for name, value in fields.items())
     return f'{{\n{lines},\n  "traceEvents": [\n'
 
