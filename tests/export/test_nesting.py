@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchreel.export.nesting import MAX_DEPTH, Nesting, Repairs, Slice, strictly_nested
+from torchreel.export.nesting import FIXED, MAX_DEPTH, PYTHON, RANGE, Nesting, Repairs, Slice, strictly_nested
 
-Call = tuple[int, int, int, int, bool]  # id, parent, start, end, whether it is a range
+Call = tuple[int, int, int, int, int]  # id, parent, start, end, kind
 Shown = dict[int, tuple[int, int, int]]  # id -> lane, start, end
 
 
@@ -14,8 +14,8 @@ def lay(calls: list[Call], apart: frozenset[int] = frozenset()) -> tuple[Shown, 
     """Where each call ends up, and the labels of the extra lanes."""
     repairs = Repairs()
     nesting = Nesting(repairs)
-    for id, parent, start, end, movable in calls:
-        nesting.add(Slice(id, parent, start, end, movable), id in apart)
+    for id, parent, start, end, kind in calls:
+        nesting.add(Slice(id, parent, start, end, kind), id in apart)
     labels = nesting.finish()
     shown = {id: (0, start, end) for id, _, start, end, _ in calls}
     for row in repairs.table(0).to_pylist():
@@ -41,31 +41,51 @@ def parents(shown: Shown) -> dict[int, int]:
 
 
 def test_what_is_nested_stays() -> None:
-    calls = [(1, -1, 0, 10, True), (2, 1, 0, 10, False), (3, 2, 4, 10, False), (4, -1, 10, 12, False)]
+    calls = [(1, -1, 0, 10, RANGE), (2, 1, 0, 10, FIXED), (3, 2, 4, 10, FIXED), (4, -1, 10, 12, FIXED)]
     shown, labels = lay(calls)
     assert shown == {1: (0, 0, 10), 2: (0, 0, 10), 3: (0, 4, 10), 4: (0, 10, 12)}
     assert labels == []
 
 
 def test_a_range_that_outlives_the_one_around_it_moves() -> None:
-    shown, labels = lay([(1, -1, 0, 10, True), (2, 1, 5, 15, True), (3, 2, 11, 14, False)])
+    shown, labels = lay([(1, -1, 0, 10, RANGE), (2, 1, 5, 15, RANGE), (3, 2, 11, 14, FIXED)])
     assert shown == {1: (0, 0, 10), 2: (1, 5, 15), 3: (0, 11, 14)}
     assert labels == ["overlapping ranges"]
 
 
 def test_a_range_that_ends_within_an_op_moves_and_the_op_stays() -> None:
-    shown, _ = lay([(1, -1, 0, 10, True), (2, 1, 5, 15, False), (3, 2, 6, 12, False)])
+    shown, _ = lay([(1, -1, 0, 10, RANGE), (2, 1, 5, 15, FIXED), (3, 2, 6, 12, FIXED)])
     assert shown == {1: (1, 0, 10), 2: (0, 5, 15), 3: (0, 6, 12)}
 
 
 def test_an_op_that_outlives_an_op_moves_with_what_it_calls() -> None:
-    shown, labels = lay([(1, -1, 0, 10, False), (2, 1, 5, 15, False), (3, 2, 6, 7, False)])
+    shown, labels = lay([(1, -1, 0, 10, FIXED), (2, 1, 5, 15, FIXED), (3, 2, 6, 7, FIXED)])
     assert shown == {1: (0, 0, 10), 2: (1, 5, 15), 3: (1, 6, 7)}
-    assert labels == ["overlapping ranges"]
+    assert labels == ["overlapping calls"]
+
+
+def test_a_range_keeps_its_place_against_the_python_calls_that_open_and_close_it() -> None:
+    calls = [
+        (1, -1, 0, 100, PYTHON),
+        (2, 1, 10, 20, PYTHON),  # __enter__
+        (3, 2, 15, 85, RANGE),
+        (4, 3, 30, 40, FIXED),
+        (5, 3, 80, 90, PYTHON),  # __exit__, and what it calls
+        (6, 5, 81, 84, FIXED),
+    ]
+    shown, labels = lay(calls)
+    assert {id for id, (lane, _, _) in shown.items() if lane} == {2, 5, 6}
+    assert parents(shown) == {1: -1, 3: 1, 4: 3, 2: -1, 5: -1, 6: 5}
+    assert labels == ["overlapping calls"]
+
+
+def test_a_python_call_keeps_its_place_against_a_shorter_range() -> None:
+    shown, _ = lay([(1, -1, 0, 100, PYTHON), (2, 1, 95, 110, RANGE)])
+    assert shown == {1: (0, 0, 100), 2: (1, 95, 110)}
 
 
 def test_asynchronous_ranges_share_lanes_where_they_can() -> None:
-    calls = [(1, -1, 0, 10, True), (2, -1, 5, 15, True), (3, -1, 10, 20, True), (4, -1, 11, 19, True)]
+    calls = [(1, -1, 0, 10, RANGE), (2, -1, 5, 15, RANGE), (3, -1, 10, 20, RANGE), (4, -1, 11, 19, RANGE)]
     shown, labels = lay(calls, apart=frozenset({1, 2, 3, 4}))
     assert shown == {1: (1, 0, 10), 2: (2, 5, 15), 3: (1, 10, 20), 4: (1, 11, 19)}
     assert labels == ["overlapping ranges", "overlapping ranges"]
@@ -73,13 +93,13 @@ def test_asynchronous_ranges_share_lanes_where_they_can() -> None:
 
 def test_empty_slices_keep_their_parents() -> None:
     calls = [
-        (1, -1, 0, 10, False),
-        (2, 1, 0, 0, False),  # at the very beginning
-        (3, 1, 0, 10, False),  # as long as its parent, after an empty one
-        (4, 3, 10, 10, False),  # at the very end
-        (5, 4, 10, 10, False),  # an empty one in an empty one
-        (6, 4, 10, 10, False),
-        (7, -1, 10, 11, False),  # follows at once
+        (1, -1, 0, 10, FIXED),
+        (2, 1, 0, 0, FIXED),  # at the very beginning
+        (3, 1, 0, 10, FIXED),  # as long as its parent, after an empty one
+        (4, 3, 10, 10, FIXED),  # at the very end
+        (5, 4, 10, 10, FIXED),  # an empty one in an empty one
+        (6, 4, 10, 10, FIXED),
+        (7, -1, 10, 11, FIXED),  # follows at once
     ]
     shown, labels = lay(calls)
     assert parents(shown) == {1: -1, 2: 1, 3: 1, 4: 3, 5: 4, 6: 4, 7: -1}
@@ -88,7 +108,7 @@ def test_empty_slices_keep_their_parents() -> None:
 
 def test_calls_deeper_than_perfetto_keeps_go_to_a_lane_of_their_own() -> None:
     count = MAX_DEPTH + 100
-    calls = [(id, id - 1, id, 10_000 - id, False) for id in range(1, count + 1)]
+    calls = [(id, id - 1, id, 10_000 - id, FIXED) for id in range(1, count + 1)]
     shown, labels = lay(calls)
     assert labels == ["deeper calls"]
     assert [shown[id][0] for id in (MAX_DEPTH, MAX_DEPTH + 1, count)] == [0, 1, 1]
@@ -104,7 +124,7 @@ def some_calls(draw: st.DrawFn) -> tuple[list[Call], frozenset[int]]:
         time += draw(st.integers(0, 3))
         open_now = [call[0] for call in calls if call[3] >= time]
         parent = draw(st.sampled_from([*open_now, -1]))
-        calls.append((id, parent, time, time + draw(st.integers(0, 12)), draw(st.booleans())))
+        calls.append((id, parent, time, time + draw(st.integers(0, 12)), draw(st.sampled_from([FIXED, PYTHON, RANGE]))))
     return calls, frozenset(draw(st.sets(st.sampled_from([call[0] for call in calls]), max_size=3)))
 
 

@@ -5,6 +5,8 @@ Perfetto drops the later one without a word to the user; a slice of no length fa
 and swallows its neighbour. So, before anything is written:
 
 - A range that is asynchronous, or that ended in another order than it began, goes to an extra lane.
+- A range that begins or ends within a Python call that it outlives, such as `__enter__`, keeps its place if it is the
+  longer one: the Python call goes to an extra lane.
 - A call too deep for Perfetto (it keeps 512 levels and drops the rest) goes to an extra lane.
 - A slice of no length becomes one nanosecond long, and what touches it moves by that much.
 
@@ -24,6 +26,9 @@ MAX_DEPTH = 500
 
 MAIN = 0
 
+# How readily a slice leaves its thread's own lane when it and another cannot both be there.
+FIXED, PYTHON, RANGE = 0, 1, 2
+
 _COLUMNS = ("id", "lane", "start_ns", "dur_ns")
 
 
@@ -33,17 +38,30 @@ class Slice:
     `parent` is the id of the call that made it, or a number that is no id.
     """
 
-    __slots__ = ("deep", "end", "floor", "id", "movable", "parent", "shown", "start")
+    __slots__ = ("deep", "end", "floor", "id", "kind", "parent", "shown", "start")
 
-    def __init__(self, id: int, parent: int, start: int, end: int, movable: bool) -> None:
+    def __init__(self, id: int, parent: int, start: int, end: int, kind: int) -> None:
         self.id = id
         self.parent = parent
         self.start = start
         self.end = end
-        self.movable = movable
+        self.kind = kind
         self.deep = False
         self.shown = start
         self.floor = start
+
+    def yields_to(self, other: Slice) -> bool:
+        """Whether this one moves when it overlaps with one that began before it."""
+        if self.kind == FIXED or other.kind == FIXED:
+            return self.kind != FIXED or other.kind == FIXED
+        return self.end - self.start <= other.end - other.start
+
+    @property
+    def label(self) -> str:
+        """What the lane that it is moved to is for."""
+        if self.deep:
+            return "deeper calls"
+        return "overlapping ranges" if self.kind == RANGE else "overlapping calls"
 
 
 @dataclass
@@ -147,7 +165,7 @@ class Nesting:
         lane = self._main
         lane.close_before(slice)
         while (other := lane.obstacle(slice)) is not None:
-            if slice.movable or not other.movable:
+            if slice.yields_to(other):
                 self._move(slice)
                 return
             self._move(lane.take_out())
@@ -159,7 +177,7 @@ class Nesting:
 
     def _move(self, slice: Slice) -> None:
         self._moved.append(slice)
-        if not slice.movable:
+        if slice.kind != RANGE:
             self._strays[slice.id] = slice
 
     def finish(self) -> list[str]:
@@ -168,20 +186,19 @@ class Nesting:
         self._moved.sort(key=lambda slice: (slice.start, slice.id))
         extra: list[Lane] = []
         for slice in self._moved:
-            label = "deeper calls" if slice.deep else "overlapping ranges"
-            self._lane_for(slice, label, extra).push(slice)
+            self._lane_for(slice, extra).push(slice)
         for lane in extra:
             lane.close_all()
         return [lane.label for lane in extra]
 
-    def _lane_for(self, slice: Slice, label: str, extra: list[Lane]) -> Lane:
+    def _lane_for(self, slice: Slice, extra: list[Lane]) -> Lane:
         for lane in extra:
-            if lane.label != label:
+            if lane.label != slice.label:
                 continue
             lane.close_before(slice)
             if lane.obstacle(slice) is None and not lane.full:
                 return lane
-        lane = Lane(len(extra) + 1, label, self._repairs)
+        lane = Lane(len(extra) + 1, slice.label, self._repairs)
         extra.append(lane)
         return lane
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel.errors import CorruptReelError
-from torchreel.export.nesting import MAIN, Nesting, Repairs, Slice, strictly_nested
+from torchreel.export.nesting import FIXED, MAIN, PYTHON, RANGE, Nesting, Repairs, Slice, strictly_nested
 from torchreel.export.tracks import (
     Numbers,
     ProcessTrack,
@@ -54,8 +54,8 @@ SELECT owner, start_ns, dur_ns, coalesce(depth, -1) AS depth, coalesce("async", 
 FROM slices_of_{source} WHERE process = {process} ORDER BY owner, start_ns, id
 """
 _TO_NEST = """
-SELECT id, coalesce(parent, -1) AS parent, start_ns, dur_ns,
-    kind = 'range' AS movable, coalesce("async", false) AS apart
+SELECT id, coalesce(parent, -1) AS parent, start_ns, dur_ns, coalesce("async", false) AS apart,
+    CASE kind WHEN 'range' THEN {RANGE} WHEN 'python' THEN {PYTHON} WHEN 'module' THEN {PYTHON} ELSE {FIXED} END AS kind
 FROM slices_of_{source} WHERE process = {process} AND owner = {owner} ORDER BY start_ns, id
 """
 
@@ -103,12 +103,13 @@ class Timeline:
 
     def __init__(self, reel: Reel) -> None:
         self.reel = reel
-        self._spill = tempfile.mkdtemp(prefix="torchreel-export-")
         self._connection = connect(reel)
+        self._spill = tempfile.mkdtemp(prefix="torchreel-export-")
         self._numbers = Numbers()
         self._tracks: dict[tuple[str, int, int, int], Track] = {}
-        self.processes = [process_track(row, self._numbers) for row in reel.process_rows()]
+        self.processes: list[ProcessTrack] = []
         self.devices: list[ProcessTrack] = []
+        self._homes: dict[int, int] = {}
         try:
             self._prepare()
         except BaseException as error:
@@ -120,6 +121,7 @@ class Timeline:
     def _prepare(self) -> None:
         self._connection.execute("SET temp_directory = '" + self._spill.replace("'", "''") + "'")
         self._connection.execute(_SLICES)
+        self.processes += [process_track(row, self._numbers) for row in self.reel.process_rows()]
         self._name_threads()
         self._name_streams()
         for source in ("ops", "kernels"):
@@ -178,6 +180,10 @@ class Timeline:
         """A thread's own track; a thread that the reel does not name gets one when it is asked for."""
         return self._track("ops", process, thread)
 
+    def home(self, process: ProcessTrack) -> int:
+        """The thread to which what has none is given: the main one, or the first."""
+        return self._homes.get(process.index, -1)
+
     def spare(self, process: ProcessTrack, name: str) -> Track:
         """A new track that belongs to no thread."""
         return Track(process, self._numbers.give(None), name)
@@ -219,7 +225,8 @@ class Timeline:
             repairs = Repairs()
             for owner in self._owners_to_nest(source, process):
                 nesting = Nesting(repairs)
-                for batch in self.rows(_TO_NEST.format(source=source, process=process.index, owner=owner)):
+                where = {"source": source, "process": process.index, "owner": owner}
+                for batch in self.rows(_TO_NEST.format(**where, RANGE=RANGE, PYTHON=PYTHON, FIXED=FIXED)):
                     _lay(batch, nesting)
                 self._open_lanes(source, process, owner, nesting.finish())
             parts.append(repairs.table(process.index))
@@ -247,7 +254,7 @@ class Timeline:
     def _track(self, source: str, process: ProcessTrack, owner: int) -> Track:
         key = (source, process.index, owner, MAIN)
         if key not in self._tracks:
-            self._tracks[key] = self.spare(process, f"thread {owner}")
+            self._tracks[key] = self.spare(process, f"thread {owner}" if owner >= 0 else "unknown thread")
         return self._tracks[key]
 
     def _name_threads(self) -> None:
@@ -259,6 +266,8 @@ class Timeline:
                 main = row["os_id"] is not None and row["os_id"] == pids[process.index]
                 track = thread_track(process, row, main, self._numbers)
                 self._tracks["ops", process.index, row["id"], MAIN] = track
+                if main or process.index not in self._homes:
+                    self._homes[process.index] = row["id"]
 
     def _name_streams(self) -> None:
         by_index = {process.index: process for process in self.processes}
@@ -278,10 +287,10 @@ def _repairs(source: str) -> str:
 
 
 def _lay(batch: pa.RecordBatch, nesting: Nesting) -> None:
-    names = ("id", "parent", "start_ns", "dur_ns", "movable", "apart")
+    names = ("id", "parent", "start_ns", "dur_ns", "kind", "apart")
     columns = [batch.column(name).to_numpy(zero_copy_only=False).tolist() for name in names]
-    for id, parent, start, duration, movable, apart in zip(*columns, strict=True):
-        nesting.add(Slice(id, parent, start, start + duration, movable), apart)
+    for id, parent, start, duration, kind, apart in zip(*columns, strict=True):
+        nesting.add(Slice(id, parent, start, start + duration, kind), apart)
 
 
 def runs(batch: pa.RecordBatch, *keys: str) -> Iterator[tuple[Any, ...]]:
