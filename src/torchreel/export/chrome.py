@@ -32,14 +32,14 @@ from torchreel.reel import Reel
 
 # Blocks older than the recording all have its first moment: here they stand before it, one nanosecond apart.
 _MEMORY = """
-SELECT coalesce(thread, -1) AS owner, '[memory]' AS name, device, addr, stack, coalesce(total, 0) AS total,
+SELECT coalesce(thread, {home}) AS owner, '[memory]' AS name, device, addr, stack, coalesce(total, 0) AS total,
     coalesce(CASE WHEN action = 'free' THEN -size ELSE size END, 0) AS bytes,
     CASE WHEN action = 'preexisting' THEN time_ns - row_number() OVER (PARTITION BY thread, action ORDER BY id DESC)
         ELSE time_ns END AS time_ns
 FROM allocs WHERE process = {process} ORDER BY owner, time_ns, id
 """
 _MARKS = """
-SELECT coalesce(thread, -1) AS owner, name, time_ns FROM marks WHERE process = {process} ORDER BY owner, time_ns
+SELECT coalesce(thread, {home}) AS owner, name, time_ns FROM marks WHERE process = {process} ORDER BY owner, time_ns
 """
 # The drop-in for torch.profiler records its steps as ranges: then there is nothing to add.
 _STEPS = """
@@ -196,7 +196,7 @@ class _Writer:
         Perfetto stacks instants of one moment into one another, and drops those past the 512th.
         """
         last: dict[int, int] = {}
-        for whole in self._timeline.rows(query.format(process=process.index)):
+        for whole in self._timeline.rows(query.format(process=process.index, home=self._timeline.home(process))):
             for owner, batch in runs(whole, "owner"):
                 track = self._timeline.thread(process, owner)
                 times = _apart(batch.column("time_ns").to_numpy(), last.get(owner))

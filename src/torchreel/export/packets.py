@@ -7,9 +7,13 @@ packet before. The numbers of the fields are those of Perfetto's trace_packet.pr
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import BinaryIO
 
+import numpy as np
+
 from torchreel.export.protobuf import fixed64, message, number, text, varint
+from torchreel.export.texts import whole
 
 # Lists of interned texts: their fields in InternedData.
 _CATEGORIES, _NAMES, _ANNOTATION_NAMES, _STRINGS = 1, 2, 3, 29
@@ -28,6 +32,9 @@ _FLUSH_BYTES = 1 << 20
 _LONG = 64
 _TIMESTAMP_TAG = varint(_TIMESTAMP << 3)
 _PACKET_TAG = varint(_PACKET << 3 | 2)
+_SMALL_VARINTS = [varint(value) for value in range(1 << 14)]
+_VARINT_BOUNDS = np.array([1 << 7 * size for size in range(1, 9)])
+_END_EVENT = message(_TRACK_EVENT, number(_TYPE, _END))
 
 
 class PacketFile:
@@ -40,7 +47,11 @@ class PacketFile:
         self._sequences = 0
 
     def packet(self, body: bytes) -> None:
-        self._buffer += _PACKET_TAG + varint(len(body)) + body
+        self.write(_PACKET_TAG + varint(len(body)) + body)
+
+    def write(self, packets: bytes) -> None:
+        """Add packets that are complete."""
+        self._buffer += packets
         if len(self._buffer) > _FLUSH_BYTES:
             self.flush()
 
@@ -84,8 +95,7 @@ class Sequence:
         self._tail = self._id + number(_SEQUENCE_FLAGS, _NEEDS_STATE)
         self._numbers: dict[tuple[int, str | bytes], int] = {}
         self._interned = bytearray()
-        self._ends: list[int] = []
-        self._end = message(_TRACK_EVENT, number(_TYPE, _END))
+        self._open_ends = np.zeros(0, dtype=np.int64)
         clocks = [message(1, number(1, clock), number(2, start_ns)) for clock in (_BOOTTIME, _REALTIME)]
         clocks.append(message(1, number(1, _OWN_CLOCK), number(2, start_ns), number(3, 1)))
         defaults = message(_DEFAULTS, number(_CLOCK_ID, _OWN_CLOCK), message(_TRACK_EVENT, number(_TRACK_UUID, track)))
@@ -95,7 +105,7 @@ class Sequence:
 
     def _number_of(self, kind: int, value: str) -> int:
         """The number of a text of this kind; a new one is written with the next event."""
-        key = (kind, value if len(value) <= _LONG else hashlib.blake2b(value.encode(), digest_size=16).digest())
+        key = (kind, value if len(value) <= _LONG else hashlib.blake2b(whole(value).encode(), digest_size=16).digest())
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self._numbers) + 1
@@ -119,34 +129,72 @@ class Sequence:
         """An argument that is a number."""
         return message(_ANNOTATION, number(1, self._number_of(_ANNOTATION_NAMES, name)), number(4, value))
 
-    def slice(self, start_ns: int, end_ns: int, event: bytes) -> None:
-        """Begin a slice that lies within those still open or after them; `event` has the fields of `begin`."""
-        ends = self._ends
-        while ends and ends[-1] <= start_ns:
-            self._write(ends.pop(), self._end)
-        self._write(start_ns, event)
-        ends.append(end_ns)
+    def slices(self, start_ns: np.ndarray, end_ns: np.ndarray, events: list[bytes], which: np.ndarray) -> None:
+        """Write slices that are strictly nested and come in the order in which they began.
+
+        `events` are the distinct beginnings, with the fields of `begin`, and `which` says which one each slice has.
+        A slice ends before another begins at the same moment; those that outlast the last beginning stay open.
+        """
+        ends = np.concatenate([self._open_ends, end_ns])
+        due = np.flatnonzero(ends <= start_ns[-1])
+        times = np.concatenate([start_ns, ends[due]])
+        # At one moment: first the ends, the innermost first, then the beginnings, the outermost first.
+        order = np.lexsort((np.concatenate([np.arange(len(start_ns)), -1 - due]), times))
+        kinds = np.concatenate([which, np.full(len(due), len(events))])
+        self._open_ends = np.delete(ends, due)
+        self._write_all(times[order], kinds[order], [*events, _END_EVENT])
 
     def close(self) -> None:
         """End all slices."""
-        while self._ends:
-            self._write(self._ends.pop(), self._end)
+        ends = self._open_ends[::-1]
+        self._open_ends = ends[:0]
+        self._write_all(ends, np.zeros(len(ends), dtype=np.int64), [_END_EVENT])
+
+    def _write_all(self, times_ns: np.ndarray, kinds: np.ndarray, events: list[bytes]) -> None:
+        """Write many events; the same as one after the other, but for the time that it takes."""
+        if len(times_ns) == 0:
+            return
+        self._write_interned()
+        bodies = [self._tail + event for event in events]
+        deltas = np.diff(times_ns, prepend=self._time)
+        sizes = len(_TIMESTAMP_TAG) + _varint_sizes(deltas) + np.array([len(body) for body in bodies])[kinds]
+        heads = {size: _PACKET_TAG + varint(size) + _TIMESTAMP_TAG for size in np.unique(sizes).tolist()}
+        limit = len(_SMALL_VARINTS)
+        parts = zip(
+            [heads[size] for size in sizes.tolist()],
+            [_SMALL_VARINTS[delta] if delta < limit else varint(delta) for delta in deltas.tolist()],
+            [bodies[kind] for kind in kinds.tolist()],
+            strict=True,
+        )
+        self._time = int(times_ns[-1])
+        self._packets.write(b"".join(itertools.chain.from_iterable(parts)))
 
     def instant(self, time_ns: int, name: str, category: str) -> None:
         name_id = number(_NAME_ID, self._number_of(_NAMES, name))
         self._write(time_ns, event(number(_TYPE, _INSTANT) + name_id + self.category(category)))
 
-    def value(self, time_ns: int, value: int) -> None:
-        """A new value of a counter."""
-        self._write(time_ns, event(number(_TYPE, _COUNTER) + number(_COUNTER_VALUE, value)))
+    def values(self, times_ns: np.ndarray, values: np.ndarray) -> None:
+        """The values of a counter, and since when it had each."""
+        distinct, which = np.unique(values, return_inverse=True)
+        head = number(_TYPE, _COUNTER)
+        self._write_all(times_ns, which, [event(head + number(_COUNTER_VALUE, value)) for value in distinct.tolist()])
 
     def _write(self, time_ns: int, event: bytes) -> None:
-        body = _TIMESTAMP_TAG + varint(time_ns - self._time) + self._tail + event
+        self._write_interned()
+        self._packets.packet(_TIMESTAMP_TAG + varint(time_ns - self._time) + self._tail + event)
         self._time = time_ns
+
+    def _write_interned(self) -> None:
+        """Write the texts that are new: they must precede the events that refer to them."""
         if self._interned:
-            body += message(_INTERNED, bytes(self._interned))
+            self._packets.packet(self._tail + message(_INTERNED, bytes(self._interned)))
             self._interned.clear()
-        self._packets.packet(body)
+
+
+def _varint_sizes(values: np.ndarray) -> np.ndarray:
+    """How many bytes each value takes as a varint."""
+    sizes: np.ndarray = np.searchsorted(_VARINT_BOUNDS, values, side="right") + 1
+    return sizes
 
 
 def event(fields: bytes) -> bytes:

@@ -20,7 +20,7 @@ from torchreel.reel import Reel
 # Values of a column whose fields a sequence remembers: a training loop has few, and has them again and again.
 _REMEMBERED = 50_000
 
-_MARKS = "SELECT coalesce(thread, -1) AS owner, name, time_ns FROM marks WHERE process = {} ORDER BY owner, time_ns"
+_MARKS = "SELECT coalesce(thread, {}) AS owner, name, time_ns FROM marks WHERE process = {} ORDER BY owner, time_ns"
 _STEPS = """
 SELECT 'step ' || step AS name, start_ns, greatest(end_ns - start_ns, 1) AS dur_ns FROM steps
 WHERE process = {} ORDER BY step
@@ -95,7 +95,7 @@ class _Writer:
         return self._packets.sequence(self._track(track), start_ns)
 
     def _marks(self, process: ProcessTrack) -> None:
-        for batch in self._timeline.rows(_MARKS.format(process.index)):
+        for batch in self._timeline.rows(_MARKS.format(self._timeline.home(process), process.index)):
             for owner, part in runs(batch, "owner"):
                 times = part.column("time_ns").to_pylist()
                 sequence = self._sequence(self._timeline.thread(process, owner), times[0])
@@ -105,12 +105,13 @@ class _Writer:
     def _steps(self, process: ProcessTrack) -> None:
         sequence: Sequence | None = None
         for batch in self._timeline.rows(_STEPS.format(process.index)):
-            for row in batch.to_pylist():
-                if sequence is None:
-                    track = self._packets.child(self._process(process), "steps")
-                    sequence = self._packets.sequence(track, row["start_ns"])
-                end = row["start_ns"] + row["dur_ns"]
-                sequence.slice(row["start_ns"], end, event(sequence.begin(row["name"]) + sequence.category("step")))
+            starts = batch.column("start_ns").to_numpy()
+            if sequence is None:
+                track = self._packets.child(self._process(process), "steps")
+                sequence = self._packets.sequence(track, int(starts[0]))
+            category = sequence.category("step")
+            events = [event(sequence.begin(name) + category) for name in batch.column("name").to_pylist()]
+            sequence.slices(starts, starts + batch.column("dur_ns").to_numpy(), events, np.arange(len(events)))
         if sequence is not None:
             sequence.close()
 
@@ -122,10 +123,8 @@ class _Writer:
                 device = part.column("device")[0].as_py()
                 if device not in tracks:
                     tracks[device] = self._packets.counter(self._process(process), f"bytes allocated on {device}")
-                times = part.column("time_ns").to_numpy().tolist()
-                sequence = self._packets.sequence(tracks[device], times[0])
-                for time, total in zip(times, part.column("total").to_numpy().tolist(), strict=True):
-                    sequence.value(time, total)
+                times = part.column("time_ns").to_numpy()
+                self._packets.sequence(tracks[device], int(times[0])).values(times, part.column("total").to_numpy())
 
 
 class _Slices:
@@ -146,10 +145,10 @@ class _Slices:
         sequence = self._sequence
         fields, which = self._distinct(sequence, batch)
         events = [event(each) for each in fields]
-        more = self._more(sequence, batch)
-        ends = (starts + batch.column("dur_ns").to_numpy()).tolist()
-        for row, (start, end, kind) in enumerate(zip(starts.tolist(), ends, which, strict=True)):
-            sequence.slice(start, end, event(fields[kind] + more[row]) if row in more else events[kind])
+        for row, more in self._more(sequence, batch).items():
+            events.append(event(fields[which[row]] + more))
+            which[row] = len(events) - 1
+        sequence.slices(starts, starts + batch.column("dur_ns").to_numpy(), events, which)
 
     def close(self) -> None:
         """End the last track."""
@@ -158,7 +157,7 @@ class _Slices:
         self._track, self._sequence = None, None
         self._known.clear()
 
-    def _distinct(self, sequence: Sequence, batch: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
+    def _distinct(self, sequence: Sequence, batch: pa.RecordBatch) -> tuple[list[bytes], np.ndarray]:
         """The fields of each distinct slice of the batch, and which of them each row has."""
         if len(self._known) > _REMEMBERED:
             self._known.clear()
@@ -172,7 +171,7 @@ class _Slices:
             columns.append(([*(self._field(sequence, name, value) for value in values), b""], codes))
             _, first, kinds = np.unique(kinds * (len(values) + 1) + codes, return_index=True, return_inverse=True)
         parts = [[fields[code] for code in codes[first].tolist()] for fields, codes in columns]
-        return [b"".join(slice) for slice in zip(*parts, strict=True)], kinds.tolist()
+        return [b"".join(slice) for slice in zip(*parts, strict=True)], kinds
 
     def _field(self, sequence: Sequence, column: str, value: Any) -> bytes:
         key = (column, value)
@@ -183,8 +182,9 @@ class _Slices:
     def _more(self, sequence: Sequence, batch: pa.RecordBatch) -> dict[int, bytes]:
         """What only some slices have, and each its own: arrows and counters."""
         more: dict[int, bytes] = {}
-        for row in np.flatnonzero(batch.column("arrows").is_valid()).tolist():
-            more[row] = b"".join(flow(arrow) for arrow in batch.column("arrows")[row].as_py())
+        rows = np.flatnonzero(batch.column("arrows").is_valid())
+        for row, arrows in zip(rows.tolist(), batch.column("arrows").take(rows).to_pylist(), strict=True):
+            more[row] = b"".join(flow(arrow) for arrow in arrows)
         if "counters" in batch.schema.names:
             for row, counters in enumerate(batch.column("counters").to_pylist()):
                 for counter in counters or ():
