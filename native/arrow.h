@@ -89,7 +89,9 @@ class Column {
 // A record batch.
 class Batch {
  public:
-  Column& add(std::string name, Column::Type type) { return *columns_.emplace_back(std::make_unique<Column>(name, type)); }
+  Column& add(std::string name, Column::Type type) {
+    return *columns_.emplace_back(std::make_unique<Column>(name, type));
+  }
   void to_schema(ArrowSchema* schema) const;
   void to_array(ArrowArray* array);
   size_t rows() const { return columns_.empty() ? 0 : columns_[0]->rows(); }

@@ -26,7 +26,7 @@ bool read_at(int file, void* data, size_t bytes, uint64_t offset) {
 Decoder::Decoder(const std::string& directory) : definitions_(read_definitions(directory + "/definitions")) {
   file_ = open((directory + "/events").c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0) throw SpoolError("it has no events");
-  struct stat status {};
+  struct stat status{};
   fstat(file_, &status);
   size_ = static_cast<uint64_t>(status.st_size);
   offset_ = sizeof header_;

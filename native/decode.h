@@ -66,7 +66,7 @@ class Decoder {
     uint32_t end_thread = layout::kNone;
     uint32_t counters = layout::kNone;
     bool ended = false;
-    bool cut = false;      // ended with the recording, not by itself
+    bool cut = false;  // ended with the recording, not by itself
     bool async = false;
     bool of_backward = false;  // module and stack are those of a forward call
   };

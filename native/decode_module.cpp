@@ -41,8 +41,9 @@ py::dict to_dict(Batches batches) {
 PYBIND11_MODULE(_decode, module) {
   py::register_exception<SpoolError>(module, "SpoolError");
   py::class_<Batch>(module, "Batch")
-      .def("__arrow_c_array__", [](Batch& batch, const py::object&) { return to_arrow(batch); },
-           py::arg("requested_schema") = py::none());
+      .def(
+          "__arrow_c_array__", [](Batch& batch, const py::object&) { return to_arrow(batch); },
+          py::arg("requested_schema") = py::none());
   py::class_<Decoder>(module, "Spool")
       .def(py::init([](const std::string& directory) {
         py::gil_scoped_release nogil;

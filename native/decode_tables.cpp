@@ -12,8 +12,8 @@ using Type = Column::Type;
 
 namespace {
 
-const std::vector<std::string> kKinds = {"op",    "backward", "torchscript", "lite",   "custom",
-                                         "static_runtime", "range",    "module",      "python", "other"};
+const std::vector<std::string> kKinds = {"op",    "backward", "torchscript", "lite", "custom", "static_runtime",
+                                         "range", "module",   "python",      "other"};
 
 // Texts that many rows share, each once.
 class Texts {

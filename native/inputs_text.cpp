@@ -15,12 +15,36 @@ namespace {
 
 // The names that torch.profiler gives the types of tensors, by c10::ScalarType.
 const char* dtype_name(uint8_t dtype) {
-  static const char* names[] = {"unsigned char", "signed char", "short int", "int", "long int", "c10::Half", "float",
-                                "double", "c10::complex<c10::Half>", "c10::complex<float>", "c10::complex<double>",
-                                "bool", "c10::qint8", "c10::quint8", "c10::qint32", "c10::BFloat16", "c10::quint4x2",
-                                "c10::quint2x4", "c10::bits1x8", "c10::bits2x4", "c10::bits4x2", "c10::bits8",
-                                "c10::bits16", "c10::Float8_e5m2", "c10::Float8_e4m3fn", "c10::Float8_e5m2fnuz",
-                                "c10::Float8_e4m3fnuz", "unsigned short", "unsigned int", "unsigned long"};
+  static const char* names[] = {"unsigned char",
+                                "signed char",
+                                "short int",
+                                "int",
+                                "long int",
+                                "c10::Half",
+                                "float",
+                                "double",
+                                "c10::complex<c10::Half>",
+                                "c10::complex<float>",
+                                "c10::complex<double>",
+                                "bool",
+                                "c10::qint8",
+                                "c10::quint8",
+                                "c10::qint32",
+                                "c10::BFloat16",
+                                "c10::quint4x2",
+                                "c10::quint2x4",
+                                "c10::bits1x8",
+                                "c10::bits2x4",
+                                "c10::bits4x2",
+                                "c10::bits8",
+                                "c10::bits16",
+                                "c10::Float8_e5m2",
+                                "c10::Float8_e4m3fn",
+                                "c10::Float8_e5m2fnuz",
+                                "c10::Float8_e4m3fnuz",
+                                "unsigned short",
+                                "unsigned int",
+                                "unsigned long"};
   return dtype < std::size(names) ? names[dtype] : "tensor";
 }
 

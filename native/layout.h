@@ -42,7 +42,7 @@ constexpr uint64_t kDefinitionsMagic = 0x3130444c45455254;
 struct EventsHeader {
   uint64_t magic;
   uint32_t version;
-  uint32_t closed;  // 1 when the recording was stopped in order
+  uint32_t closed;      // 1 when the recording was stopped in order
   uint64_t start_tick;  // the same moment in ticks and on the wall
   uint64_t start_realtime_ns;
   uint64_t first_tick;  // two moments on the steady clock: how long a tick is
@@ -70,9 +70,9 @@ struct BlockHeader {
 static_assert(sizeof(BlockHeader) == 40);
 
 enum Follows : uint32_t {
-  kFresh = 0,     // the thread's state is the one in the header
+  kFresh = 0,      // the thread's state is the one in the header
   kContinues = 1,  // goes on where this thread's last block ended
-  kAfterGap = 2,  // as kFresh, and events were lost before it: whatever was open then ended at an unknown time
+  kAfterGap = 2,   // as kFresh, and events were lost before it: whatever was open then ended at an unknown time
 };
 
 enum Tag : uint64_t {
@@ -110,15 +110,15 @@ constexpr uint32_t kInlineName = kIdMask;  // the name stands in a kName event b
 constexpr uint64_t kKeyAsync = uint64_t{1} << 63;
 
 enum Definition : uint32_t {
-  kProcess = 1,     // JSON text
-  kNameDef = 2,     // u32 id, u32 kind, u32 module, name\0 overload\0
-  kFrameDef = 3,    // u32 id, u32 line, file\0 function\0
-  kStackDef = 4,    // u32 id, u32 parent, u32 frame
-  kInputsDef = 5,   // u32 id, u32 words, words
-  kModuleDef = 6,   // u32 id, u32 parent, path\0 class\0       a later one replaces an earlier
-  kThreadDef = 7,   // u32 id, u32 0, u64 os id, u64 torch id, name\0
-  kStepDef = 8,     // u64 number, u64 tick
-  kCounterDef = 9,  // names, each ended by \0, in the order of kCounters' values
+  kProcess = 1,       // JSON text
+  kNameDef = 2,       // u32 id, u32 kind, u32 module, name\0 overload\0
+  kFrameDef = 3,      // u32 id, u32 line, file\0 function\0
+  kStackDef = 4,      // u32 id, u32 parent, u32 frame
+  kInputsDef = 5,     // u32 id, u32 words, words
+  kModuleDef = 6,     // u32 id, u32 parent, path\0 class\0       a later one replaces an earlier
+  kThreadDef = 7,     // u32 id, u32 0, u64 os id, u64 torch id, name\0
+  kStepDef = 8,       // u64 number, u64 tick
+  kCounterDef = 9,    // names, each ended by \0, in the order of kCounters' values
   kOldBlockDef = 10,  // u64 address, u64 bytes, category\0: alive before the recording
 };
 

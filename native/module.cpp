@@ -133,9 +133,7 @@ class Range {
 };
 
 // The address and size of a tensor's storage, if its free will be seen from now on.
-py::object adopt(uintptr_t storage_impl) {
-  return py::bool_(adopt_storage(reinterpret_cast<void*>(storage_impl)));
-}
+py::object adopt(uintptr_t storage_impl) { return py::bool_(adopt_storage(reinterpret_cast<void*>(storage_impl))); }
 
 }  // namespace
 

@@ -51,7 +51,7 @@ def test_shapes_hold_sizes_strides_types_scalars_and_lists(tmp_path: Path) -> No
     cat = inputs_of(reel, "aten::cat")[0]
     assert cat["dims"] == [[[2, 3], [2, 3]], []]
     assert cat["dtypes"] == ["TensorList", "Scalar"]
-    total = [row for row in inputs_of(reel, "aten::sum") if len(row["scalars"]) == 4][0]
+    total = next(row for row in inputs_of(reel, "aten::sum") if len(row["scalars"]) == 4)
     assert total["scalars"] == ["", "[0, 1]", "True", ""]
     assert inputs_of(reel, "aten::clamp")[0]["scalars"] == ["", "-1.5", ""]
     assert inputs_of(reel, "aten::index")[0]["dims"] == [[2, 3], [[], [1]]]
@@ -166,7 +166,7 @@ def test_stacks_of_generators_lambdas_and_deep_recursion(tmp_path: Path) -> None
     def deep(n: int) -> torch.Tensor:
         return torch.ones(1) if n == 0 else deep(n - 1)
 
-    def generate():  # noqa: ANN202
+    def generate():
         yield torch.zeros(1)
 
     with torchreel.record(tmp_path / "a.reel", stacks=True):

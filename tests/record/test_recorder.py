@@ -92,15 +92,14 @@ def test_ranges_that_end_out_of_order_keep_their_own_times(tmp_path: Path) -> No
 
 
 def test_a_range_that_ends_on_another_thread_is_async(tmp_path: Path) -> None:
-    with torchreel.record(tmp_path / "a.reel"):
-        with torchreel.range("around"):
-            crossing = torchreel.range("crossing")
-            crossing.__enter__()
-            torch.ones(1)
-            thread = threading.Thread(target=lambda: crossing.__exit__(None, None, None), name="other")
-            thread.start()
-            thread.join()
-            torch.zeros(1)
+    with torchreel.record(tmp_path / "a.reel"), torchreel.range("around"):
+        crossing = torchreel.range("crossing")
+        crossing.__enter__()
+        torch.ones(1)
+        thread = threading.Thread(target=lambda: crossing.__exit__(None, None, None), name="other")
+        thread.start()
+        thread.join()
+        torch.zeros(1)
     reel = torchreel.load(tmp_path / "a.reel")
     crossing_row = rows(reel, "select * from ops where name = 'crossing'")[0]
     other = rows(reel, "select id from threads where name = 'other'")[0]["id"]

@@ -113,7 +113,7 @@ def test_foreign_directories_and_files(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(NewerReelError, match="format version 99 .* up to 1"):
+    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 1"):
         torchreel.load(path)
 
 

@@ -22,7 +22,7 @@ except ImportError as error:
 from torchreel.record.options import RecordOptions
 from torchreel.record.ranges import mark, range
 from torchreel.record.recorder import Recorder
-from torchreel.record.schedule import Schedule, schedule
+from torchreel.record.schedules import Schedule, schedule
 
 __all__ = ["RecordOptions", "Recorder", "Schedule", "mark", "range", "record", "schedule"]
 

@@ -7,6 +7,7 @@ is, becomes the owner's part as soon as that is seen.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections import Counter
@@ -67,10 +68,10 @@ class ModuleNames:
         else:
             self._roots.pop(key, None)
         if known is None:
-            self._watched[key] = weakref.ref(module, lambda _, key=key: self._forget(key))
+            self._watched[key] = weakref.ref(module, functools.partial(self._forget, key))
         return number
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, _: weakref.ref[torch.nn.Module]) -> None:
         """The address may become another module's."""
         for table in (self._ids, self._names, self._roots, self._watched):
             table.pop(key, None)

@@ -20,7 +20,7 @@ from torchreel.errors import AlreadyRecordingError, RecorderError, ReelExistsErr
 from torchreel.record import children, process
 from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
-from torchreel.record.schedule import Schedule
+from torchreel.record.schedules import Schedule
 from torchreel.record.steps import OptimizerSteps
 from torchreel.reel import Reel, load, spool
 from torchreel.reel.meta import read_meta, write_meta

@@ -104,7 +104,7 @@ def _run_linked(name: str, flow: int, function: Any, args: Any, kwargs: Any) -> 
 
 if torch.distributed.is_available() and torch.distributed.rpc.is_available():
 
-    @torch.distributed.rpc.functions.async_execution
+    @torch.distributed.rpc.functions.async_execution  # type: ignore[untyped-decorator]
     def _run_linked_async(name: str, flow: int, function: Any, args: Any, kwargs: Any) -> Any:
         """As above, for a function whose result is a future."""
         return _run_linked(name, flow, function, args, kwargs)

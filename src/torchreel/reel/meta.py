@@ -40,15 +40,16 @@ def read_meta(reel: Path) -> Meta:
         raise NotAReelError(f"{reel} is not a reel (it has no {FILE}): {hint}.")
     text = path.read_bytes()
     try:
-        meta = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         if not text.rstrip().endswith(b"}"):
             raise TruncatedReelError(
                 f"{path} ends after {len(text)} bytes, before it is complete: restore it from a copy."
             ) from None
         raise CorruptReelError(f"{path} is not valid JSON ({error}): restore it from a copy.") from None
-    if not isinstance(meta, dict) or type(meta.get("format")) is not int:
+    if not isinstance(content, dict) or type(content.get("format")) is not int:
         raise NotAReelError(f"{reel} is not a reel ({FILE} has no integer 'format'): it belongs to another tool.")
+    meta: Meta = content
     version: int = meta["format"]
     if version > FORMAT_VERSION:
         raise NewerReelError(

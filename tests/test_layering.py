@@ -1,0 +1,96 @@
+"""The house: which room may import which, and which may import torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
+
+# What each room may import of ours, besides itself, errors and the version.
+ALLOWED = {
+    "": {"reel", "analyze", "record"},
+    "reel": {"_decode"},
+    "analyze": {"reel"},
+    "export": {"reel", "analyze"},
+    "record": {"reel", "_core"},
+    "profiler": {"reel", "record", "analyze", "export", "_core"},
+    "cli": {"reel", "record", "analyze", "export", "_core", "_decode"},
+}
+MAY_IMPORT_TORCH = {"record", "profiler"}
+
+
+def files() -> list[Path]:
+    return sorted(path for path in SOURCE.rglob("*.py") if "start_up" not in path.parts)
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py") if first != "__init__.py" else ""
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            assert node.level == 0, f"{path} imports relatively"
+            if node.module == "torchreel":
+                yield from (f"torchreel.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_follow_the_data(path: Path) -> None:
+    room = room_of(path)
+    if room in ("errors", "_version"):
+        allowed: set[str] = set()
+    else:
+        allowed = ALLOWED[room] | {room, "errors", "_version", "__version__"}
+    for module in imported(path):
+        if module == "torch" or module.startswith("torch."):
+            doctor = path.name == "doctor.py" and room == "cli"
+            assert room in MAY_IMPORT_TORCH or doctor, f"{path} imports torch"
+        if module.startswith("torchreel."):
+            assert module.split(".")[1] in allowed, f"{path} imports {module}"
+
+
+def test_public_names() -> None:
+    import torchreel
+
+    assert sorted(torchreel.__all__) == [
+        "RecordOptions",
+        "Recorder",
+        "Reel",
+        "__version__",
+        "averages",
+        "load",
+        "mark",
+        "range",
+        "record",
+        "schedule",
+    ]
+    for name in torchreel.__all__:
+        assert getattr(torchreel, name) is not None
+
+
+def test_importing_torchreel_does_not_import_torch() -> None:
+    script = "import sys, torchreel, torchreel.export, torchreel.cli.main; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_tests_mirror_the_sources() -> None:
+    tests = Path(__file__).parent
+    covered = {path.stem.removeprefix("test_") for path in tests.rglob("test_*.py")}
+    rooms = {path.parent.name for path in tests.rglob("test_*.py")}
+    for room in ("reel", "record", "analyze", "export", "cli"):
+        assert room in rooms, f"nothing tests {room}"
+    for command in (SOURCE / "cli").glob("*.py"):
+        if command.stem in ("record", "report", "sql", "export", "doctor"):
+            assert command.stem in covered, f"nothing tests the command {command.stem}"
