@@ -61,10 +61,10 @@ def _table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
     )
 
 
-def build(path: Path, *processes: ProcessBuilder) -> Reel:
-    """Write the processes as a reel and open it."""
+def build(path: Path, *processes: ProcessBuilder, **meta: Any) -> Reel:
+    """Write the processes as a reel and open it; `meta` goes into meta.json."""
     path.mkdir(parents=True, exist_ok=True)
-    write_meta(path, {"root": processes[0].name if processes else None})
+    write_meta(path, {"root": processes[0].name if processes else None, **meta})
     for process in processes:
         write_process(path / process.name, process.tables())
     return load(path)

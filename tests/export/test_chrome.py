@@ -66,6 +66,15 @@ def test_the_top_of_the_file_is_kinetos(tmp_path: Path) -> None:
     ]
 
 
+def test_what_a_program_adds_stays_valid_json(tmp_path: Path) -> None:
+    added = {"note": 'half \ud800 "pair"', "loss": float("nan"), "list": [1, "é"], "traceEvents": "no"}
+    reel = build(tmp_path / "r.reel", ProcessBuilder("a-1", 1), metadata=added)
+    exported(reel, tmp_path / "out.json")
+    file = json.loads((tmp_path / "out.json").read_bytes(), parse_constant=refuse)
+    assert (file["note"], file["loss"], file["list"]) == ('half \ufffd "pair"', "NaN", [1, "é"])
+    assert "\\ud800" not in (tmp_path / "out.json").read_text()
+
+
 def test_a_step_as_kineto_writes_it(tmp_path: Path) -> None:
     process = ProcessBuilder("a-100", 100)
     training_step(process)

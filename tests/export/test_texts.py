@@ -41,13 +41,14 @@ def test_details_of_one_process(tmp_path: Path) -> None:
     process.add("frames", id=9, file="b.py", line=3, function="g")
     process.add("stacks", id=1, frames=[9, 5])
     process.add("modules", id=0, path="Net.fc", **{"class": "Linear"})
-    process.add("inputs", id=4, dims="[[1]]", scalars='["\\ud800"]', dtypes="[broken")
+    process.add("inputs", id=4, dims="[[1]]", scalars='["\\ud800"]', dtypes="[broken", strides="[NaN]")
     details = Details(build(tmp_path / "r.reel", process, ProcessBuilder("b-2", 2)), 0)
     assert details.frames(1) == ["b.py(3): g", "a.py(2): f"]
     assert details.module(0) == "Net.fc"
     assert details.inputs(4) == {
         "Concrete Inputs": '["\ufffd"]',
         "Input type": '"[broken"',
+        "Input Strides": '"[NaN]"',
         "Input Dims": "[[1]]",
     }
     assert (details.frames(77), details.module(77), details.inputs(77)) == ([], None, {})

@@ -5,7 +5,6 @@ A batch of rows becomes a batch of lines inside Arrow, column by column: there i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,7 +24,7 @@ from torchreel.export.kineto import (
 )
 from torchreel.export.lines import TEXT, Part, bytes_of, digits, joined, microseconds
 from torchreel.export.output import Progress, replacing
-from torchreel.export.texts import Details, TextColumn, quoted
+from torchreel.export.texts import Details, TextColumn, json_text, quoted
 from torchreel.export.timeline import Timeline, runs
 from torchreel.export.tracks import ProcessTrack, Track
 from torchreel.reel import Reel
@@ -245,7 +244,7 @@ def _json(value: Any) -> str:
         return f"{value // 1000}.{value % 1000:03}"
     if isinstance(value, dict):
         return "{" + ", ".join(f'"{name}": {_json(item)}' for name, item in value.items()) + "}"
-    return quoted(value) if isinstance(value, str) else json.dumps(value)
+    return json_text(value)
 
 
 def _apart(times: np.ndarray, last: int | None) -> np.ndarray:

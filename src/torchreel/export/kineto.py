@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel.export.lines import TEXT, Part, digits, joined
-from torchreel.export.texts import Details, TextColumn, quoted
+from torchreel.export.texts import Details, TextColumn, json_text, quoted
 from torchreel.export.timeline import Timeline
 from torchreel.export.tracks import ProcessTrack, Track
 
@@ -70,7 +70,7 @@ def header(timeline: Timeline, base_ns: int) -> str:
     fields |= {"displayTimeUnit": "ms", "baseTimeNanoseconds": base_ns}
     added = timeline.reel.meta.get("metadata", {})
     fields |= {name: value for name, value in added.items() if name not in _RESERVED}
-    lines = ",\n".join(f"  {quoted(name)}: {json.dumps(value)}" for name, value in fields.items())
+    lines = ",\n".join(f"  {quoted(name)}: {json_text(value)}" for name, value in fields.items())
     return f'{{\n{lines},\n  "traceEvents": [\n'
 
 

@@ -27,6 +27,14 @@ def quoted(text: str) -> str:
     return encode_basestring(whole(text))
 
 
+def json_text(value: Any) -> str:
+    """A value as JSON that every reader takes: a number that JSON has not, such as NaN, makes it a text."""
+    try:
+        return whole(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except ValueError:
+        return quoted(json.dumps(value, ensure_ascii=False))
+
+
 class TextColumn:
     """Turns a column of keys into a column of texts; null stays null."""
 
@@ -104,7 +112,11 @@ class Details:
 def _json(text: str) -> str:
     """A JSON text that is safe to put into another: as it is, unless it is broken or hides half a surrogate pair."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse)
     except ValueError:
         return quoted(text)
-    return whole(json.dumps(value, ensure_ascii=False)) if "\\u" in text else text
+    return json_text(value) if "\\u" in text else text
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
