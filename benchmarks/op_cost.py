@@ -11,9 +11,9 @@ from benchmarks.observers import EmptyCallback, IdleAllocator, Nothing, Observer
 from benchmarks.result import Goal, Result, Spread
 from benchmarks.rounds import Pair, added, in_words, interleave, ratio
 
-# A sample is 40,000 ops in eight windows. Shorter ones would make much of the fixed cost of a flush.
-OPS = 5_000
-WINDOWS = 8
+# Long enough that the fixed cost of a flush, of which there are five in a second, does not count for much.
+OPS = 20_000
+WINDOWS = 4
 ROUNDS = 25
 WARM_UP = 1_000
 

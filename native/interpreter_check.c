@@ -1,9 +1,10 @@
 // Compiled at build time, and never linked: does interpreter.h mirror the frames of this CPython?
 #define Py_BUILD_CORE 1
+// clang-format off: the private header needs the public one before it
+#include "interpreter.h"
 #include <internal/pycore_frame.h>
 #include <stddef.h>
-
-#include "interpreter.h"
+// clang-format on
 
 #define SAME(ours, theirs) \
   _Static_assert(offsetof(struct torchreel_frame, ours) == offsetof(_PyInterpreterFrame, theirs), #theirs)

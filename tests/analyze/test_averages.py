@@ -92,6 +92,28 @@ def test_own_time_of_hidden_calls_goes_to_the_call_around_them(reel: torchreel.R
     assert (shown["nn.Module: Net"], shown["nn.Module: Linear"], shown["main"]) == (2, 2, 3)
 
 
+def test_an_op_passed_on_to_another_overload_is_one_call(tmp_path: Path) -> None:
+    """aten::sum calls aten::sum.dim_IntList: torch.profiler's table has one call there, and so has ours."""
+    inner = call("aten::sum", 30, call("aten::fill_", 5), overload="dim_IntList", inputs="[[2], [], []]")
+    calls = [call("aten::sum", 10, inner, inputs="[[2], []]")]
+    reel = torchreel.load(write_reel(tmp_path / "run.reel", Process({"main": calls})))
+    assert rows(averages(reel), "name", "calls", "self_ns", "total_ns") == [
+        ("aten::sum", 1, 40, 45),
+        ("aten::fill_", 1, 5, 5),
+    ]
+    assert rows(averages(reel, by=["name", "overload"]), "overload", "calls", "total_ns") == [
+        ("dim_IntList", 1, 35),
+        ("", 1, 45),
+        ("", 1, 5),
+    ]
+
+
+def test_a_range_in_itself_is_several_calls_but_not_more_time(tmp_path: Path) -> None:
+    visit = call("visit", 1, call("visit", 2, call("visit", 3, kind="range"), kind="range"), kind="range")
+    reel = torchreel.load(write_reel(tmp_path / "run.reel", Process({"main": [visit]})))
+    assert rows(averages(reel), "name", "calls", "self_ns", "total_ns", "total_percent") == [("visit", 3, 6, 6, 100.0)]
+
+
 def test_only_some_kinds(reel: torchreel.Reel) -> None:
     assert rows(averages(reel, kinds=["backward"]), "name", "self_ns", "self_percent") == [("AddmmBackward0", 6, 100.0)]
     assert averages(reel, kinds=["lite"]).num_rows == 0

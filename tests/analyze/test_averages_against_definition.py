@@ -54,7 +54,7 @@ def expected(forest: list[Call], by: str, silent: set[str]) -> dict[object, tupl
                 continue
             result[_group(call, by)][0] += call.self_ns
             result[_group(call, by)][1] += call.bytes or 0
-            inside = _holders(shown[-1], by) if shown and by != "name" else set()
+            inside = _holders(shown[-1], by) if shown else set()
             for group in _holders(call, by) - inside:
                 result[group][2] += call.dur_ns
     return {group: (values[0], values[1], values[2]) for group, values in result.items()}
