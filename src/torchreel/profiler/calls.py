@@ -1,0 +1,123 @@
+"""The calls of a reel as torch.profiler shows them: one table, from which averages and events are made.
+
+torch.profiler leaves out some utility ops, and merges a call with the only call that it makes if both have the same
+name: an `aten::sum` that calls `aten::sum` and nothing else counts as one. An event of the allocator outside of all
+calls is a call `[memory]` that takes no time. The table has, in the order of their beginning, one row per call:
+
+- `name` as tables show it, `trace_name` as traces do, `overload`, `kind`;
+- `start_ns`, `dur_ns`, `self_ns`, `bytes`, `self_bytes`, `flops`, `async`;
+- `parent`, the row of the call around it; `flow`, a number that a forward call and its backward call share;
+- `id`, `thread`, `fwd_thread`, `seq`, `module`, `stack`, `inputs`, `node`: as in the reel. -1 stands for none.
+
+Everything is computed on whole columns: there is no Python object per call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from torch.autograd.profiler_util import MEMORY_EVENT_NAME, _filter_name
+
+from torchreel.profiler.columns import Booleans, Integers, above, numbers, rows_of, sums
+from torchreel.profiler.flops import place_flops
+from torchreel.profiler.names import shown_names
+from torchreel.profiler.nesting import crossed, nest
+from torchreel.reel import Reel
+
+_IDS = ("id", "thread", "fwd_thread", "seq", "module", "stack", "inputs", "node")
+_COLUMNS = [*_IDS, "parent", "fwd", "name", "overload", "kind", "start_ns", "dur_ns", "flops", "alloc_bytes", "async"]
+# Calls of these kinds say where others were made, and have no stack of their own.
+PLACES = ("python", "module")
+
+
+def read_calls(reel: Reel, places: bool, flops: bool) -> pa.Table:
+    """The calls of the reel's own process; with `places` also those of Python functions and modules."""
+    ops = _sorted_ops(reel)
+    caller = rows_of(numbers(ops, "id"), numbers(ops, "parent"))
+    names = shown_names(reel, ops)
+    kind = ops["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    end = numbers(ops, "start_ns") + numbers(ops, "dur_ns")
+    is_place = np.isin(kind, PLACES)
+    hidden = np.array([_filter_name(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
+    hidden |= crossed(caller, end, is_place, (kind == "range") & ~_is_async(ops)) if places else is_place
+    parent, kept = nest(caller, end, names.indices.to_numpy(), hidden, _is_async(ops))
+    calls = pa.table(
+        {
+            "name": names,
+            "trace_name": ops["name"].cast(pa.string()).dictionary_encode(),
+            "overload": pc.fill_null(ops["overload"].cast(pa.string()), "").dictionary_encode(),
+            "kind": pa.array(kind, pa.string()).dictionary_encode(),
+            "start_ns": ops["start_ns"],
+            "dur_ns": ops["dur_ns"],
+            "bytes": numbers(ops, "alloc_bytes", 0),
+            "flops": place_flops(reel, ops, names, caller) if flops else np.zeros(len(parent), np.int64),
+            "async": _is_async(ops),
+            "flow": _flows(ops),
+            "parent": np.where(parent >= 0, (np.cumsum(kept) - 1)[parent], -1),
+            **{name: numbers(ops, name) for name in _IDS if name != "stack"},
+            "stack": np.where(is_place, -1, numbers(ops, "stack")),
+        }
+    ).filter(pa.array(kept))
+    return _with_own(_with_memory(calls, _loose_allocs(reel, ops, caller, hidden)))
+
+
+def _sorted_ops(reel: Reel) -> pa.Table:
+    ops = reel.table("ops", _COLUMNS)
+    ops = ops.filter(pc.equal(ops["process"], 0))
+    start = numbers(ops, "start_ns")
+    end = start + numbers(ops, "dur_ns")
+    return ops.take(pa.array(np.lexsort((numbers(ops, "id"), -end, start)))).combine_chunks()
+
+
+def _is_async(ops: pa.Table) -> Booleans:
+    is_async: Booleans = pc.fill_null(ops["async"], False).to_numpy()
+    return is_async
+
+
+def _flows(ops: pa.Table) -> Integers:
+    """For a backward call the id of its forward call, counted from 1, and for that the same; 0 for all others."""
+    ids, forward = numbers(ops, "id"), numbers(ops, "fwd")
+    forward[pc.not_equal(ops["kind"].cast(pa.string()), "backward").to_numpy()] = -1
+    return np.where(np.isin(ids, forward), ids, forward) + 1
+
+
+def _loose_allocs(reel: Reel, ops: pa.Table, caller: Integers, hidden: Booleans) -> pa.Table:
+    """The allocator's events outside of all shown calls."""
+    allocs = reel.table("allocs", ["time_ns", "thread", "action", "size", "op"])
+    known = pc.and_(pc.not_equal(allocs["action"].cast(pa.string()), "preexisting"), pc.is_valid(allocs["size"]))
+    allocs = allocs.filter(pc.and_(known, pc.equal(allocs["process"], 0)))
+    row = rows_of(numbers(ops, "id"), numbers(allocs, "op"))
+    return allocs.filter(pa.array(above(row, caller, lambda _, up: hidden[up]) < 0))
+
+
+def _with_memory(calls: pa.Table, allocs: pa.Table) -> pa.Table:
+    """The calls and, among them, the events of the allocator."""
+    count = allocs.num_rows
+    if count == 0:
+        return calls
+    sign = np.where(pc.equal(allocs["action"].cast(pa.string()), "free").to_numpy(), -1, 1)
+    none, zero = np.full(count, -1), np.zeros(count, np.int64)
+    texts = {"name": MEMORY_EVENT_NAME, "trace_name": None, "overload": "", "kind": "memory"}
+    columns = {name: pa.array([text] * count, pa.string()).dictionary_encode() for name, text in texts.items()}
+    columns |= {name: pa.array(none) for name in (*_IDS, "parent")}
+    columns |= {name: pa.array(zero) for name in ("dur_ns", "flops", "flow")}
+    columns |= {"start_ns": allocs["time_ns"], "bytes": pa.array(numbers(allocs, "size") * sign)}
+    columns |= {"async": pa.array(zero.astype(bool)), "thread": pa.array(numbers(allocs, "thread"))}
+    both = pa.concat_tables([calls, pa.table(columns).select(calls.column_names)]).unify_dictionaries()
+    order = np.argsort(numbers(both, "start_ns"), kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    parent = numbers(both, "parent")[order]
+    moved = np.where(parent >= 0, place[parent], -1)
+    both = both.take(pa.array(order)).combine_chunks()
+    return both.set_column(both.column_names.index("parent"), "parent", pa.array(moved))
+
+
+def _with_own(calls: pa.Table) -> pa.Table:
+    """The calls with what each did itself, without its children."""
+    parent, is_async = numbers(calls, "parent"), _is_async(calls)
+    for total, own in (("dur_ns", "self_ns"), ("bytes", "self_bytes")):
+        values = numbers(calls, total)
+        calls = calls.append_column(own, pa.array(np.where(is_async, 0, values - sums(parent, values))))
+    return calls
