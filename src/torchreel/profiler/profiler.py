@@ -58,7 +58,7 @@ class profile(torch.profiler.profile):  # type: ignore[misc]  # noqa: N801 - nam
                 f"post_processing_timeout_s={post_processing_timeout_s} is negative: give seconds from 0, or None."
             )
         super().__init__(
-            activities=activities,
+            activities=None if activities is None else list(activities),
             schedule=schedule,
             on_trace_ready=on_trace_ready,
             record_shapes=record_shapes,
