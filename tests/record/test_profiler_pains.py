@@ -76,6 +76,27 @@ def test_pain_7_stacks_are_there_with_with_stack_alone(tmp_path: Path) -> None:
     assert "linear.py(" in table
 
 
+def test_pain_8_no_slice_of_a_trace_with_stacks_overlaps_with_another(tmp_path: Path) -> None:
+    with profile(with_stack=True, schedule=schedule(wait=0, warmup=1, active=2, repeat=1)) as prof:
+        for _ in range(3):
+            train_mlp()
+            prof.step()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    tracks: dict[object, list[tuple[int, int]]] = {}
+    for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]:
+        if event["ph"] == "X":
+            start = round(event["ts"] * 1000)
+            track = tracks.setdefault((event["pid"], event["tid"]), [])
+            track.append((start, -start - round(event["dur"] * 1000)))
+    for track in tracks.values():
+        open_until: list[int] = []
+        for start, end in sorted(track):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            assert not open_until or -end <= open_until[-1]
+            open_until.append(-end)
+
+
 def test_pain_9_any_name_is_valid_json(tmp_path: Path) -> None:
     name = 'say "hi" \\ \n'
     with profile() as prof, record_function(name):
@@ -107,6 +128,16 @@ def test_pain_14_frees_of_older_blocks_are_counted() -> None:
     with profile(profile_memory=True) as prof, record_function("free"):
         older.clear()
     assert prof.events()[0].cpu_memory_usage == -4000
+
+
+def test_pain_17_every_call_has_its_module_also_without_stacks() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with profile(with_modules=True) as prof:
+        model(torch.ones(1, 2)).sum().backward()
+    modules = {event.name: event.module_hierarchy for event in prof.events()}
+    assert modules["aten::addmm"] == modules["AddmmBackward0"] == "Sequential.0"
+    assert modules["SumBackward0"] == ""
+    assert not any(name.startswith("nn.Module") for name in modules)
 
 
 def test_pain_19_an_exception_leaves_nothing_on() -> None:
