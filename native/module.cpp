@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <deque>
 #include <memory>
 
 #include "allocator.h"
@@ -56,14 +57,26 @@ std::string name_of_thread() {
   }
 }
 
+// A recording is not freed as soon as it stops: a thread may still be within one of its calls. The last few are kept.
+constexpr size_t kKept = 4;
+std::deque<Recording*> kept;
+
+Recording* new_recording(RecordingOptions options) {
+  kept.push_back(new Recording(std::move(options)));
+  if (kept.size() > kKept) {
+    delete kept.front();
+    kept.pop_front();
+  }
+  return kept.back();
+}
+
 void start(const py::dict& given, const py::object& module_call, const py::object& name_module,
            const py::object& name_thread) {
   if (Recording::active() != nullptr) throw std::runtime_error("a recording is running");
   watch_forks();
-  thread_namer = new py::object(name_thread);
+  if (thread_namer == nullptr) thread_namer = new py::object(name_thread);
   python_thread_name = &name_of_thread;
-  // Not freed when it stops: a thread may be within one of its calls.
-  auto* recording = new Recording(options_from(given));
+  Recording* recording = new_recording(options_from(given));
   {
     py::gil_scoped_release nogil;
     recording->start();
@@ -94,6 +107,7 @@ py::dict stop() {
 
 // What a child of fork() has of its parent's recording: callbacks and hooks, which must not serve its own.
 void abandon() {
+  kept.clear();  // not freed: their threads and locks are the parent's
   detach_callbacks();
   unwatch_calls();
   watch_allocations(false);

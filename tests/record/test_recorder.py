@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -303,3 +307,92 @@ def test_a_wrong_option_is_a_sentence(tmp_path: Path, options: dict) -> None:
     with pytest.raises(OptionError, match=r"\.$"):
         torchreel.record(tmp_path / "a.reel", **options).start()
     assert not (tmp_path / "a.reel").exists()
+
+
+def test_pain_19_a_program_that_never_stops_has_its_reel(tmp_path: Path) -> None:
+    script = "import sys, torch, torchreel; torchreel.record(sys.argv[1]).start(); torch.ones(1)"
+    result = subprocess.run([sys.executable, "-c", script, tmp_path / "a.reel"], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert names(reel, "depth = 0") == ["aten::ones"]
+    assert rows(reel, "select complete from processes") == [{"complete": True}]
+
+
+def test_pain_5_repeated_recordings_do_not_grow(tmp_path: Path) -> None:
+    gc.disable()
+    try:
+        sizes = []
+        for i in range(30):
+            with torchreel.record(tmp_path / f"{i}.reel", shapes=True, memory=True, stacks=True):
+                torch.ones(3).add(1)
+            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    finally:
+        gc.enable()
+    assert sizes[-1] - sizes[10] < 20_000_000
+
+
+def test_a_disk_that_is_full_ends_the_recording_not_the_program(tmp_path: Path) -> None:
+    script = """
+import resource, signal, sys, torch, torchreel
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+recorder = torchreel.record(sys.argv[1]).start()
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+x = torch.ones(1)
+for _ in range(100_000):
+    x.add_(1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+recorder.stop()
+print(x.item(), recorder.lost_events > 0)
+"""
+    result = subprocess.run([sys.executable, "-c", script, tmp_path / "a.reel"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "100001.0 True\n"
+    assert "only up to the moment when the disk refused: File too large" in result.stderr
+    reel = torchreel.load(tmp_path / "a.reel")
+    assert 1000 < len(names(reel, "name = 'aten::add_'")) < 100_000
+    assert rows(reel, "select lost_events > 0 as lost from processes") == [{"lost": True}]
+
+
+def stream(path: Path, ops: int) -> tuple[int, torchreel.Reel]:
+    """Record so many ops; gives by how much memory grew after the first tenth."""
+    x = torch.ones(1)
+    before = 0
+    with torchreel.record(path, memory=True):
+        for i in range(ops):
+            x.add_(1)
+            if i == ops // 10:
+                before = int(Path("/proc/self/statm").read_text().split()[1])
+        after = int(Path("/proc/self/statm").read_text().split()[1])
+    return (after - before) * os.sysconf("SC_PAGE_SIZE"), torchreel.load(path)
+
+
+def test_long_recordings_stream_to_disk_in_bounded_memory(tmp_path: Path) -> None:
+    grown, reel = stream(tmp_path / "a.reel", 400_000)
+    assert grown < 64_000_000
+    assert rows(reel, "select count(*) as n from ops where name = 'aten::add_'") == [{"n": 400_000}]
+    assert rows(reel, "select count(distinct id) = count(*) as unique from ops") == [{"unique": True}]
+    assert rows(reel, "select max(depth) as depth, sum(open::int)::int as open from ops") == [{"depth": 3, "open": 0}]
+
+
+@pytest.mark.long
+def test_very_long_recordings_stream_to_disk_in_bounded_memory(tmp_path: Path) -> None:
+    grown, reel = stream(tmp_path / "a.reel", 20_000_000)
+    assert grown < 128_000_000
+    assert rows(reel, "select count(*) as n from ops where name = 'aten::add_'") == [{"n": 20_000_000}]
+
+
+def test_scopes_of_the_lite_interpreter_and_of_custom_classes(tmp_path: Path) -> None:
+    import io
+
+    from torch.jit.mobile import _load_for_lite_interpreter
+
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sin() + 1
+
+    saved = io.BytesIO(torch.jit.script(Module())._save_to_buffer_for_lite_interpreter())
+    module = _load_for_lite_interpreter(saved)
+    with torchreel.record(tmp_path / "a.reel"):
+        module(torch.ones(2))
+    kinds = {row["kind"] for row in rows(torchreel.load(tmp_path / "a.reel"), "select distinct kind from ops")}
+    assert {"lite", "op"} <= kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import os
 import shutil
@@ -118,6 +119,7 @@ class Recorder:
                 raise UnavailableError(f"Ranges cannot be emitted to {options.emit}: {problem}. Record without it.")
         process.begin(self._directory, options)
         self._running = True
+        atexit.register(self._stop_at_exit)
         if options.children and options.ring is None:
             children.record_children(self.path, options)
         if options.optimizer_steps:
@@ -140,6 +142,7 @@ class Recorder:
                 raise RecorderError(f"Nothing is being recorded into {self.path}: start() comes before stop().")
             self._running = False
             _active = None
+            atexit.unregister(self._stop_at_exit)
             if self._optimizer_steps is not None:
                 self._optimizer_steps.close()
             children.forget_children()
@@ -157,6 +160,11 @@ class Recorder:
             return None
         self._close_reel(self.path)
         return load(self.path)
+
+    def _stop_at_exit(self) -> None:
+        """A program that ends without stop() has its reel all the same."""
+        if self._running:
+            self.stop()
 
     def _close_reel(self, path: Path) -> None:
         """Everything that has ended becomes Parquet: this process, and children that are gone."""
