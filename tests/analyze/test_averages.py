@@ -234,6 +234,19 @@ def test_hidden_calls_in_hidden_calls(tmp_path: Path) -> None:
     assert rows(averages(reel, by="kind"), "kind", "total_ns") == [("range", 204), ("op", 1)]
 
 
+@pytest.mark.parametrize("by", ["name", "module", "thread", "step"])
+def test_sums_of_hours(tmp_path: Path, by: str) -> None:
+    """Sums that 32 bits do not hold, with every kind of call in them."""
+    hour = 3600 * 10**9
+    inner = call("f", hour, call("aten::mm", hour, module="Net", step=0), kind="python")
+    net = call("nn.Module: Net", hour, inner, kind="module", module="Net")
+    process = Process({"main": [call("step", hour, net, kind="range"), call("step", hour, net, kind="range")]})
+    table = averages(torchreel.load(write_reel(tmp_path / "run.reel", process)), by=by)
+    assert sum(table["self_ns"].to_pylist()) == 8 * hour
+    assert table["total_ns"].type == pa.int64()
+    assert max(table["total_ns"].to_pylist()) == 8 * hour
+
+
 def test_empty_reel(tmp_path: Path) -> None:
     reel = torchreel.load(write_reel(tmp_path / "run.reel", Process({"main": []})))
     assert averages(reel).num_rows == 0

@@ -23,7 +23,7 @@ def kinds_in(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 def climb(connection: duckdb.DuckDBPyConnection, table: str, hidden: Collection[str]) -> None:
     """Make a table with one row per call of a hidden kind; `up` is the nearest call around it of another kind."""
-    kinds = ", ".join(f"'{kind}'" for kind in sorted(hidden))
+    kinds = ", ".join(f"'{kind}'" for kind in sorted(hidden)) or "NULL"
     connection.execute(
         f"CREATE TEMP TABLE {table} AS SELECT process, id, parent AS up, self_ns, self_alloc_bytes "
         f"FROM ops WHERE kind IN ({kinds})"
