@@ -90,10 +90,12 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
     seq.add(row.seq, -1);
     auto forward = thread_of_torch_id_.find(row.fwd_torch_thread);
     bool linked = row.fwd_torch_thread != 0 && forward != thread_of_torch_id_.end();
-    fwd_thread.add(linked ? forward->second : -1, -1);
+    fwd_thread.add(linked ? static_cast<int64_t>(forward->second) : -1, -1);
     fwd.add(row.fwd, -1);
     module.add(or_none(row.module), -1);
-    stack.add(row.stack, 0);
+    // The stack is taken at ops: a Python or module call would show that of the op before it.
+    uint32_t row_kind = definitions_.names[row.name].kind;
+    stack.add(row_kind == kModule || row_kind == kPython ? 0 : row.stack, 0);
     inputs.add(or_none(row.inputs), -1);
     alloc.add(row.alloc);
     self_alloc.add(row.self_alloc);

@@ -39,8 +39,6 @@ RecordingOptions options_from(const py::dict& given) {
   options.shapes = flag("shapes");
   options.memory = flag("memory");
   options.stacks = flag("stacks");
-  options.modules = flag("modules");
-  options.python = flag("python");
   options.counters = list("counters");
   options.hidden_files = list("hidden_files");
   return options;
@@ -70,8 +68,7 @@ Recording* new_recording(RecordingOptions options) {
   return kept.back();
 }
 
-void start(const py::dict& given, const py::object& module_call, const py::object& name_module,
-           const py::object& name_thread) {
+void start(const py::dict& given, const py::object& name_thread) {
   if (Recording::active() != nullptr) throw std::runtime_error("a recording is running");
   watch_forks();
   if (thread_namer == nullptr) thread_namer = new py::object(name_thread);
@@ -80,10 +77,6 @@ void start(const py::dict& given, const py::object& module_call, const py::objec
   {
     py::gil_scoped_release nogil;
     recording->start();
-  }
-  if (recording->options.modules || recording->options.python) {
-    watch_calls(*recording, module_call.is_none() ? nullptr : module_call.ptr(),
-                name_module.is_none() ? nullptr : name_module.ptr());
   }
   if (recording->options.memory) watch_allocations(true);
   attach_callbacks(*recording);
@@ -152,8 +145,11 @@ py::object adopt(uintptr_t storage_impl) { return py::bool_(adopt_storage(reinte
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
-  module.def("start", &start, py::arg("options"), py::arg("module_call"), py::arg("name_module"),
-             py::arg("name_thread"));
+  module.def("start", &start, py::arg("options"), py::arg("name_thread"));
+  module.def("watch_calls", [](bool python, const py::object& module_call, const py::object& name_module) {
+    watch_calls(python, module_call.is_none() ? nullptr : module_call.ptr(),
+                name_module.is_none() ? nullptr : name_module.ptr());
+  });
   module.def("stop", &stop);
   module.def("abandon", &abandon);
   module.def("pause", &pause_recording);

@@ -18,6 +18,8 @@ bool calls_paused = false;
 PyCodeObject* module_code = nullptr;
 PyObject* module_namer = nullptr;
 std::unordered_map<PyObject*, uint32_t> module_names;
+// While a module is being named the calls that this takes are not the program's.
+__thread bool naming __attribute__((tls_model("initial-exec"))) = false;
 
 uint32_t name_of_code(Stream* stream, PyCodeObject* code) {
   NameSlot& slot = stream->names[(reinterpret_cast<uint64_t>(code) >> 5) % Stream::kNames];
@@ -34,7 +36,7 @@ uint32_t name_of_code(Stream* stream, PyCodeObject* code) {
 uint32_t name_of_module(PyObject* module) {
   auto known = module_names.find(module);
   if (known != module_names.end()) return known->second;
-  module_names[module] = layout::kInlineName;  // not recorded, should naming it call modules
+  naming = true;
   PyObject* type;
   PyObject* value;
   PyObject* trace;
@@ -47,6 +49,7 @@ uint32_t name_of_module(PyObject* module) {
   }
   PyErr_Clear();
   PyErr_Restore(type, value, trace);
+  naming = false;
   module_names[module] = id;
   return id;
 }
@@ -59,7 +62,7 @@ uint32_t name_of_call(torchreel_frame* frame, bool is_module, PyObject* module) 
 
 PyObject* eval_and_record(PyThreadState* state, torchreel_frame* frame, int throwing) {
   bool is_module = frame->code == module_code;
-  if ((!is_module && !record_python) || calls_paused) return next_eval(state, frame, throwing);
+  if ((!is_module && !record_python) || calls_paused || naming) return next_eval(state, frame, throwing);
   // Held over the naming: the frame's own reference may go once it runs.
   PyObject* module = is_module ? frame->localsplus[0] : nullptr;
   uint32_t name = name_of_call(frame, is_module, module);
@@ -75,8 +78,8 @@ PyObject* eval_and_record(PyThreadState* state, torchreel_frame* frame, int thro
 
 }  // namespace
 
-void watch_calls(Recording& recording, PyObject* module_call, PyObject* name_module) {
-  record_python = recording.options.python;
+void watch_calls(bool python, PyObject* module_call, PyObject* name_module) {
+  record_python = python;
   calls_paused = false;
   module_code = reinterpret_cast<PyCodeObject*>(module_call);
   Py_XINCREF(module_call);

@@ -6,11 +6,10 @@
 
 namespace torchreel {
 
-class Recording;
-
 // All of these need the GIL.
-// `module_call` is the code of torch.nn.Module.__call__, or null; `name_module(module)` gives a name's id.
-void watch_calls(Recording& recording, PyObject* module_call, PyObject* name_module);
+// Calls of Python functions, if `python`; of modules, if `module_call` is not null: it is the code of
+// torch.nn.Module.__call__; `name_module(module)` gives a name's id.
+void watch_calls(bool python, PyObject* module_call, PyObject* name_module);
 void unwatch_calls();
 // While paused no call begins; those that have begun still end.
 void pause_calls(bool paused);

@@ -26,8 +26,6 @@ struct RecordingOptions {
   bool shapes = false;
   bool memory = false;
   bool stacks = false;
-  bool modules = false;
-  bool python = false;
   std::vector<std::string> counters;
   std::vector<std::string> hidden_files;
 };

@@ -1,9 +1,14 @@
 """The typed face of the recorder's native core. Needs torch; everything else is in torchreel.record."""
 
+from collections.abc import Callable
+from types import CodeType
 from typing import Any, Self
 
-def start(options: dict[str, Any], module_call: object, name_module: object, name_thread: object) -> None:
+def start(options: dict[str, Any], name_thread: Callable[[], str]) -> None:
     """Begin the process's one recording."""
+
+def watch_calls(python: bool, module_call: CodeType | None, name_module: Callable[[Any], int] | None) -> None:
+    """Record calls of Python functions, and of modules where their call's code is given."""
 
 def stop() -> dict[str, Any]:
     """End it; all it wrote is on disk. Gives `lost`, a count, and `error`, a text or ''."""

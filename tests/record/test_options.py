@@ -282,6 +282,24 @@ def test_python_calls_are_ranges(tmp_path: Path) -> None:
     assert rows(reel, "select depth from ops where name = 'aten::zeros'") == [{"depth": 0}]
 
 
+def test_nothing_of_ours_is_among_the_python_calls(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+
+    def mine() -> None:
+        model(torch.ones(1, 2))
+
+    with torchreel.record(tmp_path / "a.reel", python=True, modules=True, memory=True, stacks=True):
+        mine()
+    reel = torchreel.load(tmp_path / "a.reel")
+    calls = rows(reel, "select name, stack from ops where kind in ('python', 'module') order by id")
+    assert [call["name"].rpartition(".")[2] for call in calls if "torch/nn" not in call["name"]] == [
+        "mine",
+        "Module: Linear",
+    ]
+    assert all(call["stack"] is None for call in calls)
+    assert rows(reel, "select count(fwd_thread) as n from ops") == [{"n": 0}]
+
+
 def test_modules_and_python_beside_torch_compile(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     compiled = torch.compile(model, backend="eager")

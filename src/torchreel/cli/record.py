@@ -14,7 +14,7 @@ import click
 
 from torchreel.cli.script import Script, own_frames
 from torchreel.cli.units import bytes_text, count_text
-from torchreel.errors import NewerReelError, NotAReelError, OptionError, ReelExistsError, UnavailableError
+from torchreel.errors import NewerReelError, NotAReelError, OptionError, ReelExistsError
 
 if TYPE_CHECKING:
     from torchreel.record import Recorder, RecordOptions
@@ -111,10 +111,6 @@ def _is_reel(path: Path) -> bool:
 
 
 def _options(given: dict[str, Any]) -> RecordOptions:
-    try:
-        import torch  # noqa: F401  (the native core needs its libraries loaded)
-    except ImportError as error:
-        raise UnavailableError(f"Recording needs torch ({error}): see 'torchreel doctor' for what to do.") from None
     from torchreel.record import RecordOptions
 
     parts = {part: given[part] for part in PARTS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -25,13 +26,16 @@ def _categorized() -> Iterator[tuple[torch.Tensor, str]]:
     """Every living tensor that Python knows, with its category; the surest category first."""
     tensors: list[torch.Tensor] = []
     optimizers: list[torch.optim.Optimizer] = []
+    lists: dict[type, list[Any] | None] = {}
     for item in gc.get_objects():
-        # Not isinstance: proxies answer it by running their own code.
+        # Not isinstance, which proxies answer by running their own code; and once for each type, of which there are few.
         kind = type(item)
-        if issubclass(kind, torch.Tensor):
-            tensors.append(item)
-        elif issubclass(kind, torch.optim.Optimizer):
-            optimizers.append(item)
+        if kind not in lists:
+            is_tensor, is_optimizer = issubclass(kind, torch.Tensor), issubclass(kind, torch.optim.Optimizer)
+            lists[kind] = tensors if is_tensor else optimizers if is_optimizer else None
+        wanted = lists[kind]
+        if wanted is not None:
+            wanted.append(item)
     for tensor in tensors:
         if isinstance(tensor, torch.nn.Parameter):
             yield tensor, "parameter"

@@ -75,7 +75,6 @@ def _runner_files() -> list[str]:
 
 def begin(directory: Path | None, options: RecordOptions) -> None:
     """Switch the recorder on; without a directory, as a flight recorder."""
-    names = ModuleNames() if options.modules else None
     native = {
         "spool": "" if directory is None else str(directory / spool.DIRECTORY),
         "process": json.dumps(describe_process()),
@@ -83,16 +82,18 @@ def begin(directory: Path | None, options: RecordOptions) -> None:
         "shapes": options.shapes,
         "memory": options.memory,
         "stacks": options.stacks,
-        "modules": options.modules,
-        "python": options.python,
         "counters": list(options.counters),
         "hidden_files": _runner_files(),
     }
-    module_call = torch.nn.Module.__call__.__code__ if options.modules else None
-    _core.start(native, module_call, names, _thread_name)
+    _core.start(native, _thread_name)
     if options.memory:
         define_old_blocks()
     rpc.link_calls()
+    # Last, so that what this function calls is not recorded.
+    if options.modules:
+        _core.watch_calls(options.python, torch.nn.Module.__call__.__code__, ModuleNames())
+    elif options.python:
+        _core.watch_calls(True, None, None)
 
 
 def end() -> dict[str, Any]:

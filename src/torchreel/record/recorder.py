@@ -117,15 +117,16 @@ class Recorder:
             if problem:
                 self._remove_if_empty()
                 raise UnavailableError(f"Ranges cannot be emitted to {options.emit}: {problem}. Record without it.")
-        process.begin(self._directory, options)
-        self._running = True
-        atexit.register(self._stop_at_exit)
         if options.children and options.ring is None:
             children.record_children(self.path, options)
         if options.optimizer_steps:
             self._optimizer_steps = OptimizerSteps(self._optimizer_stepped)
         if options.ring is not None:
             self._catch_signal_and_exception()
+        atexit.register(self._stop_at_exit)
+        self._running = True
+        # Last, so that nothing of ours is in the recording.
+        process.begin(self._directory, options)
         _core.define_step(self._step)
         if self.schedule is not None and not self.schedule.records(self._step):
             self._pause()
@@ -140,6 +141,7 @@ class Recorder:
         with _lock:
             if not self._running:
                 raise RecorderError(f"Nothing is being recorded into {self.path}: start() comes before stop().")
+            _core.pause()
             self._running = False
             _active = None
             atexit.unregister(self._stop_at_exit)
