@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.cli.conftest import Outcome
 from tests.synthetic import Process, call, write_reel
+from torchreel.analyze.averages import GROUPS, KINDS, SORTS
+from torchreel.cli import report
 from torchreel.cli.table import WIDTH_OF_A_FILE
 
 Torchreel = Callable[..., Outcome]
@@ -192,3 +194,10 @@ def test_names_are_shortened_and_numbers_are_not(torchreel: Torchreel, directory
     for line in lines[3:]:
         assert "…" in line
         assert line.split()[-6:] == ["50.00%", "1000.000s", "50.00%", "1000.000s", "1000.000s", "1"]
+
+
+def test_the_words_are_those_of_averages() -> None:
+    """They stand twice, so that --help need not import what averages needs."""
+    assert set(report.BY) == set(GROUPS)
+    assert tuple(SORTS) == report.SORT
+    assert report.KINDS == KINDS

@@ -11,7 +11,7 @@ What the columns mean:
   too; its `calls` are calls of the module, where these were recorded, else of the ops in it.
 - Percentages are of the sum of `self_ns`, as in torch.profiler; calls that ended on another thread have none.
 
-All of it is one query in DuckDB, which reads only the columns it needs; ids become text after the grouping.
+DuckDB does all of it and reads only the columns it needs; ids become text after the grouping.
 """
 
 from __future__ import annotations
