@@ -1,4 +1,4 @@
-"""empty_callback.cpp, compiled once into build/."""
+"""The native parts of the benchmarks, each compiled once into build/."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ _HERE = Path(__file__).resolve().parent
 _BUILD = _HERE.parent / "build" / "benchmarks"
 
 
-@functools.cache
 def empty_callback() -> ModuleType:
-    _BUILD.mkdir(parents=True, exist_ok=True)
+    return _extension("empty_callback")
+
+
+def callgrind() -> ModuleType:
+    """Needs valgrind's headers."""
+    return _extension("callgrind")
+
+
+@functools.cache
+def _extension(name: str) -> ModuleType:
+    directory = _BUILD / name
+    directory.mkdir(parents=True, exist_ok=True)
     # ninja is installed beside the interpreter, which need not be on the path.
     tools = str(Path(sys.executable).parent)
     if tools not in os.environ["PATH"].split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([tools, os.environ["PATH"]])
     extension: ModuleType = cpp_extension.load(
-        "torchreel_empty_callback",
-        [str(_HERE / "empty_callback.cpp")],
-        extra_cflags=["-O2"],
-        build_directory=str(_BUILD),
+        f"torchreel_{name}", [str(_HERE / f"{name}.cpp")], extra_cflags=["-O2"], build_directory=str(directory)
     )
     return extension

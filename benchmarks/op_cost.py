@@ -29,7 +29,7 @@ COUNTERPARTS = {
 }
 
 
-def _run(count: int, a: torch.Tensor, b: torch.Tensor) -> None:
+def run(count: int, a: torch.Tensor, b: torch.Tensor) -> None:
     add = torch.add
     for _ in range(count):
         add(a, b)
@@ -39,10 +39,10 @@ def window(observer: Observer) -> float:
     """CPU nanoseconds of the whole process per op; what was recorded is on disk at the end of them."""
     a, b = torch.ones(1), torch.ones(1)
     with torch.no_grad(), observer.watch() as flush:
-        _run(WARM_UP, a, b)
+        run(WARM_UP, a, b)
         flush()
         start = time.process_time_ns()
-        _run(OPS, a, b)
+        run(OPS, a, b)
         flush()
         return (time.process_time_ns() - start) / OPS
 

@@ -9,6 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from benchmarks.result import Result
 
 NAMES = ("op_cost", "loop_slowdown", "post_processing", "size", "report")
+# Only when named: it needs valgrind.
+OPTIONAL = ("instructions",)
 
 
 def ask(name: str, quick: bool) -> tuple[str, list[Result]]:
