@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMPS := .stamps
 NATIVE := $(wildcard native/*.h native/*.cpp native/*.c)
-PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 export MAX_JOBS ?= 2
 
 .PHONY: demo test test-long bench lint format clean
@@ -12,7 +12,7 @@ demo: $(STAMPS)/native
 	@rm -rf demo.reel
 	$(VENV)/bin/torchreel record --all -o demo.reel examples/train_transformer.py
 	@$(VENV)/bin/torchreel report demo.reel --limit 15
-	@echo "The reel is demo.reel/."
+	@echo "The reel is demo.reel/. The command is $(VENV)/bin/torchreel: try 'source $(VENV)/bin/activate' first."
 
 test: $(STAMPS)/native $(STAMPS)/dev lint
 	$(PYTHON) -m pytest -m "not long" -n 2 --dist loadfile
@@ -51,7 +51,8 @@ $(STAMPS)/package: $(STAMPS)/torch pyproject.toml
 
 # Only what changed is compiled.
 $(STAMPS)/native: $(STAMPS)/package setup.py $(NATIVE)
-	$(PYTHON) setup.py --quiet build_ext --inplace
+	@echo "Compiling the native core: a minute or two the first time."
+	@$(PYTHON) setup.py --quiet build_ext --inplace >$(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/package
