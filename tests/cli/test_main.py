@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,6 +134,25 @@ def test_interrupt_exits_with_130(torchreel: Torchreel, reel: Path, monkeypatch:
     monkeypatch.setattr("torchreel.analyze.averages", interrupt)
     outcome = torchreel("report", "run.reel")
     assert (outcome.code, outcome.err.strip()) == (130, "")
+
+
+def test_interrupt_of_a_query_exits_with_130(reel: Path) -> None:
+    # GIVEN a query that would run for hours
+    query = "select sum(sin(range)) from range(1000000000000)"
+    command = [sys.executable, "-m", "torchreel.cli", "sql", "run.reel", query]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # WHEN Ctrl-C comes after it has begun, which is when the process has taken a second of processor time
+    times = Path(f"/proc/{process.pid}/stat")
+    try:
+        while int(times.read_text().rpartition(")")[2].split()[11]) < os.sysconf("SC_CLK_TCK"):
+            time.sleep(0.05)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    # THEN it ends, without a word
+    assert (process.returncode, err.strip()) == (130, "")
 
 
 def test_closed_pipe_is_silent(reel: Path) -> None:

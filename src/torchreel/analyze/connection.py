@@ -24,6 +24,8 @@ def opened(reel: Reel) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
         raise  # the statement is wrong, not the reel
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.OutOfMemoryException as error:
         raise QueryError(f"There is too little memory to read {reel.path}: {_first_line(error)}.") from None
     except duckdb.Error as error:

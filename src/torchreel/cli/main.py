@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from torchreel._version import __version__
+from torchreel.cli.interrupt import INTERRUPTED
 from torchreel.errors import TorchreelError
 
 # Each command and its module, which is imported when the command is asked for: keep heavy imports out of their tops.
@@ -22,8 +23,6 @@ COMMANDS = {
     "export": "torchreel.cli.export",
     "doctor": "torchreel.cli.doctor",
 }
-
-INTERRUPTED = 130
 
 
 class Commands(click.Group):
@@ -68,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _closed_pipe()
     except Exception as error:
-        return _failure(error)
+        # DuckDB turns some Ctrl-C into an exception of its own.
+        return INTERRUPTED if str(error) == "Query interrupted" else _failure(error)
 
 
 def _closed_pipe() -> int:

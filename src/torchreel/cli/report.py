@@ -9,6 +9,7 @@ import click
 
 from torchreel.cli.choices import several
 from torchreel.cli.formats import FORMATS, write_csv, write_json, write_markdown
+from torchreel.cli.interrupt import interruptible
 from torchreel.cli.units import bytes_text, count_text, flops_unit, time_text
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def command(
     groups = _groups(by)
     if limit is None and form in ("table", "markdown"):
         limit = _ROWS
-    head = summary(opened)
-    table = averages(opened, groups, sort=sort, kinds=kind or None, stack_frames=frames)
+    head = interruptible(lambda: summary(opened))
+    table = interruptible(lambda: averages(opened, groups, sort=sort, kinds=kind or None, stack_frames=frames))
     rows = table.slice(0, limit) if limit else table
     if form == "json":
         write_json({"summary": head.as_dict(), "rows": rows.to_pylist()})

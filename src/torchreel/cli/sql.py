@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchreel.cli.formats import FORMATS, plain, write_csv, write_json, write_markdown
+from torchreel.cli.interrupt import interruptible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ def command(reel: str, query: str | None, form: str) -> None:
     if query is None or not query.strip():
         _list_tables(opened, form)
     else:
-        _print_rows(opened.sql(query), form)
+        _print_rows(interruptible(lambda: opened.sql(query)), form)
 
 
 def _list_tables(reel: Reel, form: str) -> None:
