@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import time
 
 from benchmarks.observers import Nothing, Observer, TorchProfiler, Torchreel, settle
@@ -50,7 +49,6 @@ def _groups() -> list[list[Observer]]:
 def measure(quick: bool) -> list[Result]:
     settle()
     loop = PolicyLoop()
-    gc.disable()
     rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
     return _results(interleave(functools.partial(window, loop), Nothing(), _groups(), rounds=rounds, windows=windows))
 

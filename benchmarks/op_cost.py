@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 
 import torch
@@ -58,7 +57,6 @@ def _groups() -> list[list[Observer]]:
 
 def measure(quick: bool) -> list[Result]:
     settle()
-    gc.disable()
     return _results(
         interleave(window, Nothing(), _groups(), rounds=2 if quick else ROUNDS, windows=2 if quick else WINDOWS)
     )

@@ -65,15 +65,16 @@ class _Clock:
 def _torchreel(steps: int, clock: _Clock) -> int:
     import torchreel
     from benchmarks.policy_loop import run
+    from torchreel.analyze import averages
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "run.reel")
-        recorder = torchreel.record(path)
+        recorder = torchreel.Recorder(path)
         recorder.start()
         run(steps)
         clock.time("stop and save", recorder.stop)
         reel = clock.time("load", lambda: torchreel.load(path))
-        table = clock.time("averages", lambda: torchreel.averages(reel))
+        table = clock.time("averages", lambda: averages(reel))
         return sum(table["calls"].to_pylist())
 
 

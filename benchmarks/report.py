@@ -42,7 +42,7 @@ def _main(path: str, ops: int) -> None:
 
     torch.set_num_threads(1)
     start = time.perf_counter()
-    with torchreel.record(path):
+    with torchreel.Recorder(path):
         run(ops // OPS_PER_STEP + 1)
     seconds = time.perf_counter() - start
     count = torchreel.load(path).sql("select count(*) as n from ops")["n"][0].as_py()
