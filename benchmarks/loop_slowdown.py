@@ -21,6 +21,8 @@ _ALL = ("record_shapes", "profile_memory", "with_stack")
 COUNTERPARTS = {
     "ops": ((), (), 0.35),
     "shapes, memory, stacks": (("shapes", "memory", "stacks"), _ALL, 0.30),
+    # with_stack records the calls of Python functions, and of built-in ones: this those of Python functions.
+    "stacks, Python calls": (("stacks", "python"), ("with_stack",), None),
     # What `torchreel record --all` does; torch.profiler knows no modules outside of TorchScript.
     "shapes, memory, stacks, modules, FLOPs": (("shapes", "memory", "stacks", "modules", "flops"), _ALL, None),
 }
