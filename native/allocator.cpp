@@ -22,7 +22,7 @@ void write_alloc(void* address, size_t bytes) {
   Stream* stream = writable_stream();
   if (TORCHREEL_UNLIKELY(stream == nullptr)) return;
   uint64_t* at = begin_event(stream);
-  if (stream->stacks != nullptr) at = put_stack(stream, at);
+  if (stream->stacks != nullptr && stream->open_ops <= 0) at = put_stack(stream, at);
   at = put_head(stream, at, layout::kAlloc, 0);
   *at++ = reinterpret_cast<uint64_t>(address);
   *at++ = bytes;

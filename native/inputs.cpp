@@ -55,11 +55,11 @@ class Encoder {
     const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (!tensor.defined()) return head(kUndefined);
     uint64_t dtype = static_cast<uint8_t>(c10::typeMetaToScalarType(impl->dtype()));
-    if (impl->has_symbolic_sizes_strides() || impl->is_sparse() || impl->is_sparse_csr() || tensor.is_nested()) {
-      return head(kOpaque, dtype);
-    }
+    bool plain = impl->layout() == c10::kStrided;
+    bool sizeless = impl->has_symbolic_sizes_strides() || tensor.is_nested() || (!plain && !impl->is_mkldnn());
+    if (TORCHREEL_UNLIKELY(sizeless)) return head(kOpaque, dtype);
     auto sizes = impl->sizes();
-    bool strided = impl->layout() == c10::kStrided && !impl->is_contiguous();
+    bool strided = plain && !impl->is_contiguous();
     if (sizes.size() > 255 || at_ + 2 * sizes.size() + 1 >= end_) return cut();
     auto strides = strided ? impl->strides() : c10::IntArrayRef();
     uint64_t all = 0;
@@ -161,13 +161,31 @@ const InputsEntry* InputsTable::find(const uint64_t* words, size_t count, uint64
   return entries_.emplace(hash, std::move(entry))->second.get();
 }
 
-uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t* id) {
+namespace {
+
+bool same(const InputsEntry* entry, const uint64_t* words, size_t count) {
+  if (entry == nullptr || entry->count != count) return false;
+  // A loop, not memcmp: lists are short, and most are equal.
+  for (size_t i = 0; i < count; i++) {
+    if (entry->words[i] != words[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t name,
+                     uint32_t* id) {
   InputsCache* cache = stream->inputs;
   size_t count = encode_inputs(inputs, cache->scratch);
+  const InputsEntry*& last = cache->last[name % InputsCache::kNames];
+  if (TORCHREEL_LIKELY(same(last, cache->scratch, count))) {
+    *id = last->id;
+    return at;
+  }
   uint64_t hash = hash_words(cache->scratch, count);
   const InputsEntry*& slot = cache->entries[hash % InputsCache::kEntries];
-  if (TORCHREEL_UNLIKELY(slot == nullptr || slot->hash != hash || slot->count != count ||
-                         memcmp(slot->words.get(), cache->scratch, count * 8) != 0)) {
+  if (slot == nullptr || slot->hash != hash || !same(slot, cache->scratch, count)) {
     const InputsEntry* entry = stream->recording->inputs.find(cache->scratch, count, hash);
     if (entry == nullptr) {
       *id = kNone;
@@ -178,6 +196,7 @@ uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IVal
     }
     slot = entry;
   }
+  last = slot;
   *id = slot->id;
   return at;
 }

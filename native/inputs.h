@@ -42,7 +42,9 @@ class InputsTable {
 // A thread's own view of the table, without a lock.
 struct InputsCache {
   static constexpr size_t kEntries = 2048;
+  static constexpr size_t kNames = 512;
   const InputsEntry* entries[kEntries] = {};
+  const InputsEntry* last[kNames] = {};  // by name: most calls of an op are like the one before
   uint64_t scratch[kMaxInlineWords + 64];
 };
 
@@ -50,6 +52,7 @@ struct InputsCache {
 size_t encode_inputs(c10::ArrayRef<const c10::IValue> inputs, uint64_t* words);
 
 // Writes what must precede the begin event, if anything, and gives the id, or kNone if they stand inline.
-uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t* id);
+uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t name,
+                     uint32_t* id);
 
 }  // namespace torchreel

@@ -83,10 +83,23 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
   if (TORCHREEL_UNLIKELY(stream == nullptr)) return nullptr;
   uint64_t* at = begin_event(stream);
   if constexpr ((wants & kStackWanted) != 0) at = put_stack(stream, at);
+
+  const NameOrSchema& name = call.*name_member();
+  uint64_t key = 0;
+  uint32_t id;
+  if (TORCHREEL_LIKELY(name.index() == 1)) {
+    id = id_of_schema(stream, std::get_if<1>(&name)->get(), call.scope());
+    stream->open_ops++;
+  } else {
+    Kind kind = kind_of(call.scope());
+    id = id_of_text(stream, *std::get_if<0>(&name), kind);
+    if (TORCHREEL_UNLIKELY(id == kInlineName)) at = put_inline_name(at, *std::get_if<0>(&name), kind);
+    key = reinterpret_cast<uint64_t>(&call) | (call.isAsync() ? kKeyAsync : 0);
+  }
   uint64_t flags = 0;
   uint32_t inputs = kNone;
   if constexpr ((wants & kInputsWanted) != 0) {
-    at = put_inputs(stream, at, call.inputs(), &inputs);
+    at = put_inputs(stream, at, call.inputs(), id, &inputs);
     if (TORCHREEL_LIKELY(inputs != kNone)) flags |= kHasInputs;
   }
   int64_t seq = call.seqNr();
@@ -96,18 +109,6 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
   }
   uint64_t forward_thread = call.forwardThreadId();
   if (forward_thread != 0) flags |= kHasForwardThread;
-
-  const NameOrSchema& name = call.*name_member();
-  uint64_t key = 0;
-  uint32_t id;
-  if (TORCHREEL_LIKELY(name.index() == 1)) {
-    id = id_of_schema(stream, std::get_if<1>(&name)->get(), call.scope());
-  } else {
-    Kind kind = kind_of(call.scope());
-    id = id_of_text(stream, *std::get_if<0>(&name), kind);
-    if (TORCHREEL_UNLIKELY(id == kInlineName)) at = put_inline_name(at, *std::get_if<0>(&name), kind);
-    key = reinterpret_cast<uint64_t>(&call) | (call.isAsync() ? kKeyAsync : 0);
-  }
   if constexpr ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
   at = put_head(stream, at, key == 0 ? kBegin : kBeginKeyed, id, flags);
   if (key != 0) *at++ = key;
@@ -128,6 +129,7 @@ void on_end(const at::RecordFunction& call, at::ObserverContext*) {
   if constexpr ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
   if (TORCHREEL_LIKELY((call.*name_member()).index() == 1)) {
     at = put_head(stream, at, kEnd, 0);
+    stream->open_ops--;
   } else {
     at = put_head(stream, at, kEndKeyed, 0);
     *at++ = reinterpret_cast<uint64_t>(&call);

@@ -121,6 +121,7 @@ bool Recording::adopt(Stream* stream) {
   stream->last_tick = start_steady_.tick;
   stream->last_seq = -1;
   stream->stack = 0;
+  stream->open_ops = 0;
   stream->epoch = epoch();
   lock.unlock();
   return next_chunk(stream);
