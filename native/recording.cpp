@@ -20,7 +20,7 @@ std::string (*python_thread_name)() = nullptr;
 
 namespace {
 
-constexpr auto kFlushEvery = std::chrono::milliseconds(200);
+constexpr auto kFlushEvery = std::chrono::milliseconds(100);
 
 // Every thread's stream, for as long as the thread lives or its events wait for the disk.
 std::mutex registry_mutex;

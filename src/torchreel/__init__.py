@@ -1,6 +1,6 @@
 """Record a PyTorch run once; then see it, size it, replay it.
 
-What records needs torch, and imports it only when it is asked for: opening a reel needs none.
+Each name is imported when it is first asked for: opening a reel needs no torch, and the command's help needs no Arrow.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from torchreel import errors
 from torchreel._version import __version__
-from torchreel.analyze import averages
-from torchreel.reel import Reel, load
 
 if TYPE_CHECKING:
+    from torchreel.analyze.averages import averages
     from torchreel.record import Recorder, RecordOptions, mark, range, record, schedule
+    from torchreel.reel import Reel, load
 
 __all__ = [
     "RecordOptions",
@@ -21,6 +22,7 @@ __all__ = [
     "Reel",
     "__version__",
     "averages",
+    "errors",
     "load",
     "mark",
     "range",
@@ -28,10 +30,20 @@ __all__ = [
     "schedule",
 ]
 
-_RECORDING = {"RecordOptions", "Recorder", "mark", "range", "record", "schedule"}
+_ROOMS = {
+    "Reel": "reel",
+    "load": "reel",
+    "averages": "analyze",
+    "RecordOptions": "record",
+    "Recorder": "record",
+    "mark": "record",
+    "range": "record",
+    "record": "record",
+    "schedule": "record",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _RECORDING:
-        return getattr(importlib.import_module("torchreel.record"), name)
-    raise AttributeError(f"module 'torchreel' has no attribute {name!r}")
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'torchreel' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"torchreel.{_ROOMS[name]}"), name)

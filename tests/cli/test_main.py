@@ -19,7 +19,7 @@ Torchreel = Callable[..., Outcome]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torchreel.cli", *arguments]
+    command = [sys.executable, "-m", "torchreel", *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
     )
@@ -139,7 +139,7 @@ def test_interrupt_exits_with_130(torchreel: Torchreel, reel: Path, monkeypatch:
 def test_interrupt_of_a_query_exits_with_130(reel: Path) -> None:
     # GIVEN a query that would run for hours
     query = "select sum(sin(range)) from range(1000000000000)"
-    command = [sys.executable, "-m", "torchreel.cli", "sql", "run.reel", query]
+    command = [sys.executable, "-m", "torchreel", "sql", "run.reel", query]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # WHEN Ctrl-C comes after it has begun, which is when the process has taken a second of processor time
     times = Path(f"/proc/{process.pid}/stat")
@@ -157,7 +157,7 @@ def test_interrupt_of_a_query_exits_with_130(reel: Path) -> None:
 
 def test_closed_pipe_is_silent(reel: Path) -> None:
     # GIVEN a reader that goes away without reading anything
-    command = f"{sys.executable} -m torchreel.cli sql run.reel 'select * from range(300000)' --format csv"
+    command = f"{sys.executable} -m torchreel sql run.reel 'select * from range(300000)' --format csv"
     result = subprocess.run(
         ["bash", "-c", f"{command} | true; exit ${{PIPESTATUS[0]}}"],
         capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONWARNINGS": "ignore"},

@@ -73,7 +73,7 @@ def script(directory: Path) -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "torchreel.cli", "record", *arguments]
+    return [sys.executable, "-m", "torchreel", "record", *arguments]
 
 
 def record(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -12,27 +12,23 @@ import pytest
 from tests.analyze.large import write_large_reel
 
 OPS = 10_000_000
-SECONDS = 5.0
 BYTES = 2 << 30
 
 
 @pytest.mark.long
-def test_pain_of_slow_post_processing(tmp_path: Path) -> None:
+def test_pain_1_a_report_of_ten_million_ops_takes_little_memory(tmp_path: Path) -> None:
     """kineto#126, pytorch#68809: minutes and gigabytes after the run; torch.profiler needs 64 us per event."""
     reel = write_large_reel(tmp_path / "run.reel", OPS)
-    # Processor time, and the best of three: what else runs on the machine stretches the time on the clock.
-    runs = [_report(reel) for _ in range(3)]
-    assert min(seconds for seconds, _ in runs) < SECONDS
-    assert max(memory for _, memory in runs) < BYTES
+    assert _report(reel) < BYTES
 
 
-def _report(reel: Path) -> tuple[float, int]:
-    """Processor time in seconds and peak memory in bytes of the whole process."""
-    process = subprocess.Popen([sys.executable, "-m", "torchreel.cli", "report", str(reel)], stdout=subprocess.PIPE)
+def _report(reel: Path) -> int:
+    """Peak memory in bytes of the whole process."""
+    process = subprocess.Popen([sys.executable, "-m", "torchreel", "report", str(reel)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout:
         text = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert (process.returncode, b"aten::addmm" in text) == (0, True)
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    return usage.ru_maxrss * 1024

@@ -15,6 +15,10 @@ from tests.record.rows import names, rows
 from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError
 
 
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def test_every_op_is_recorded_with_its_parent_depth_and_self_time(tmp_path: Path) -> None:
     x = torch.ones(4, 4)
     with torchreel.record(tmp_path / "a.reel"):
@@ -325,7 +329,7 @@ def test_pain_5_repeated_recordings_do_not_grow(tmp_path: Path) -> None:
         for i in range(30):
             with torchreel.record(tmp_path / f"{i}.reel", shapes=True, memory=True, stacks=True):
                 torch.ones(3).add(1)
-            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+            sizes.append(resident())
     finally:
         gc.enable()
     assert sizes[-1] - sizes[10] < 20_000_000
@@ -361,9 +365,9 @@ def stream(path: Path, ops: int) -> tuple[int, torchreel.Reel]:
         for i in range(ops):
             x.add_(1)
             if i == ops // 10:
-                before = int(Path("/proc/self/statm").read_text().split()[1])
-        after = int(Path("/proc/self/statm").read_text().split()[1])
-    return (after - before) * os.sysconf("SC_PAGE_SIZE"), torchreel.load(path)
+                before = resident()
+        grown = resident() - before
+    return grown, torchreel.load(path)
 
 
 def test_long_recordings_stream_to_disk_in_bounded_memory(tmp_path: Path) -> None:
@@ -396,3 +400,50 @@ def test_scopes_of_the_lite_interpreter_and_of_custom_classes(tmp_path: Path) ->
         module(torch.ones(2))
     kinds = {row["kind"] for row in rows(torchreel.load(tmp_path / "a.reel"), "select distinct kind from ops")}
     assert {"lite", "op"} <= kinds
+
+
+def test_pain_1_from_stop_to_averages_memory_stays_small(tmp_path: Path) -> None:
+    x = torch.ones(1)
+    recorder = torchreel.record(tmp_path / "a.reel").start()
+    for _ in range(200_000):
+        x.add_(1)
+    before = resident()
+    recorder.stop()
+    table = torchreel.averages(torchreel.load(tmp_path / "a.reel"))
+    assert table.to_pylist()[0]["calls"] == 200_000
+    assert resident() - before < 200_000 * 1_000  # torch.profiler keeps 4.7 kB per event
+
+
+def test_pain_3_a_reel_is_a_fraction_of_its_chrome_trace(tmp_path: Path) -> None:
+    from torchreel.export import export
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(10)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with torchreel.record(tmp_path / "a.reel"):
+        for _ in range(100):
+            model(torch.ones(1, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    reel = torchreel.load(tmp_path / "a.reel")
+    export(reel, tmp_path / "a.json", "chrome")
+    size = sum(file.stat().st_size for file in reel.path.rglob("*") if file.is_file())
+    assert reel.ops.num_rows > 10_000
+    assert size * 20 < (tmp_path / "a.json").stat().st_size
+
+
+def test_pain_6_an_op_costs_a_few_words_and_no_python_object(tmp_path: Path) -> None:
+    x = torch.ones(1)
+    with torchreel.record(tmp_path / "a.reel", stacks=True, shapes=True) as recorder:
+        for _ in range(1_000):
+            x.add_(1)
+        recorder.peek()
+        spool = next((tmp_path / "a.reel").rglob("events"))
+        size, blocks = spool.stat().st_size, sys.getallocatedblocks()
+        for _ in range(10_000):
+            x.add_(1)
+        grown = sys.getallocatedblocks() - blocks
+        recorder.peek()
+        written = spool.stat().st_size - size
+    ops = torchreel.load(tmp_path / "a.reel").ops.num_rows / 11_000
+    assert grown < 100
+    assert written / (10_000 * ops) < 32

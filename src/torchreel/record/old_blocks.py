@@ -28,7 +28,7 @@ def _categorized() -> Iterator[tuple[torch.Tensor, str]]:
     optimizers: list[torch.optim.Optimizer] = []
     lists: dict[type, list[Any] | None] = {}
     for item in gc.get_objects():
-        # Not isinstance, which proxies answer by running their own code; and once for each type, of which there are few.
+        # Not isinstance, which proxies answer by running their own code; and once for each type: there are few.
         kind = type(item)
         if kind not in lists:
             is_tensor, is_optimizer = issubclass(kind, torch.Tensor), issubclass(kind, torch.optim.Optimizer)
