@@ -22,10 +22,11 @@ namespace {
 
 constexpr auto kFlushEvery = std::chrono::milliseconds(100);
 
-// Every thread's stream, for as long as the thread lives or its events wait for the disk.
-std::mutex registry_mutex;
-std::vector<Stream*> registry;
-ChunkPool pool;
+// Every thread's stream, for as long as the thread lives or its events wait for the disk. None of these is ever
+// destroyed: threads may end after the process has begun to.
+std::mutex& registry_mutex = *new std::mutex;
+std::vector<Stream*>& registry = *new std::vector<Stream*>;
+ChunkPool& pool = *new ChunkPool;
 
 __thread bool thread_is_ending __attribute__((tls_model("initial-exec"))) = false;
 __thread bool making_room __attribute__((tls_model("initial-exec"))) = false;

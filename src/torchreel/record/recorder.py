@@ -189,11 +189,7 @@ class Recorder:
     ) -> None:
         if not self._running:
             return
-        if (
-            self.options.ring is not None
-            and error is not None
-            and not isinstance(error, KeyboardInterrupt | SystemExit)
-        ):
+        if self.options.ring is not None and error is not None and not isinstance(error, SystemExit):
             self.dump()
         self.stop()
 
@@ -278,7 +274,7 @@ class Recorder:
 
     def _dump_on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         hook = self._old_excepthook
-        if self._running and not issubclass(kind, KeyboardInterrupt):
+        if self._running:
             reel = self.dump()
             print(f"torchreel: the flight recorder was dumped to {reel.path}.", file=sys.stderr)
         if hook is not None:
