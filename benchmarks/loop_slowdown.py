@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import time
 
-from benchmarks.observers import Nothing, Observer, TorchProfiler, Torchreel, settle
+from benchmarks.observers import Nothing, Observer, TorchProfiler, Torchreel, settle, writing_time
 from benchmarks.policy_loop import PolicyLoop
 from benchmarks.result import Goal, Result, Spread
 from benchmarks.rounds import Pair, in_words, interleave, ratio, slowdown
 
-# Long enough that the fixed cost of a flush, of which there are five in a second, does not count for much.
-STEPS = 4
-WINDOWS = 4
+WINDOWS = 8
 ROUNDS = 20
+WRITTEN_STEPS = 8
 
 _ALL = ("record_shapes", "profile_memory", "with_stack")
 
@@ -29,16 +28,24 @@ COUNTERPARTS = {
 
 
 def window(loop: PolicyLoop, observer: Observer) -> float:
-    """CPU nanoseconds of the whole process per step; what was recorded is on disk at the end of them."""
-    with observer.watch() as flush:
-        # The first step warms up. It is called from the same line as the others: another would make new stacks.
-        for step in range(1 + STEPS):
-            if step == 1:
-                flush()
-                start = time.process_time_ns()
+    """CPU nanoseconds of a step, of the thread that takes it."""
+    with observer.watch():
+        # The first step warms up. It is called from the same line as the second: another would make new stacks.
+        for _ in range(2):
+            start = time.thread_time_ns()
             loop.step()
-        flush()
-        return (time.process_time_ns() - start) / STEPS
+            taken = time.thread_time_ns() - start
+    return taken
+
+
+def writing(loop: PolicyLoop, observer: Observer) -> float:
+    """CPU nanoseconds per step, of bringing to disk what was recorded of it."""
+
+    def steps() -> None:
+        for _ in range(WRITTEN_STEPS):
+            loop.step()
+
+    return writing_time(observer, steps) / WRITTEN_STEPS
 
 
 def _groups() -> list[list[Observer]]:
@@ -52,7 +59,8 @@ def measure(quick: bool) -> list[Result]:
     settle()
     loop = PolicyLoop()
     rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
-    return _results(interleave(functools.partial(window, loop), Nothing(), _groups(), rounds=rounds, windows=windows))
+    one_window, writes = functools.partial(window, loop), functools.partial(writing, loop)
+    return _results(interleave(one_window, Nothing(), _groups(), writes, rounds=rounds, windows=windows))
 
 
 def _results(pairs: dict[Observer, list[Pair]]) -> list[Result]:

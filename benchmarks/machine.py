@@ -19,7 +19,7 @@ def describe() -> dict[str, str]:
     return {
         "CPU": f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} cores",
         "memory": f"{int(memory[1]) * 1024 / 1e9:.0f} GB" if memory else "unknown",
-        "kernel": f"{platform.system()} {platform.release()}",
+        "kernel": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "Python": platform.python_version(),
         **versions,
         "torchreel": f"{importlib.metadata.version('torchreel')}, {_revision()}",

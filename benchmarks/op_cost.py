@@ -6,15 +6,25 @@ import time
 
 import torch
 
-from benchmarks.observers import EmptyCallback, IdleAllocator, Nothing, Observer, TorchProfiler, Torchreel, settle
+from benchmarks.observers import (
+    EmptyCallback,
+    IdleAllocator,
+    Nothing,
+    Observer,
+    TorchProfiler,
+    Torchreel,
+    settle,
+    writing_time,
+)
 from benchmarks.result import Goal, Result, Spread
 from benchmarks.rounds import Pair, added, in_words, interleave, ratio
 
-# Long enough that the fixed cost of a flush, of which there are five in a second, does not count for much.
-OPS = 20_000
-WINDOWS = 4
-ROUNDS = 25
 WARM_UP = 1_000
+OPS = 5_000
+WINDOWS = 8
+ROUNDS = 25
+# The writer comes five times in a second: its fixed costs are spread over many ops.
+WRITTEN_OPS = 40_000
 
 # Options of torchreel, those of torch.profiler, the goal.
 COUNTERPARTS = {
@@ -33,15 +43,19 @@ def run(count: int, a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def window(observer: Observer) -> float:
-    """CPU nanoseconds of the whole process per op; what was recorded is on disk at the end of them."""
-    a, b = torch.ones(1), torch.ones(1)
-    with torch.no_grad(), observer.watch() as flush:
-        run(WARM_UP, a, b)
-        flush()
-        start = time.process_time_ns()
-        run(OPS, a, b)
-        flush()
-        return (time.process_time_ns() - start) / OPS
+    """CPU nanoseconds per op, of the thread that calls them."""
+    one = torch.ones(1)
+    with torch.no_grad(), observer.watch():
+        run(WARM_UP, one, one)
+        start = time.thread_time_ns()
+        run(OPS, one, one)
+        return (time.thread_time_ns() - start) / OPS
+
+
+def writing(observer: Observer) -> float:
+    """CPU nanoseconds per op, of bringing to disk what was recorded of it."""
+    one = torch.ones(1)
+    return writing_time(observer, lambda: run(WRITTEN_OPS, one, one)) / WRITTEN_OPS
 
 
 def _groups() -> list[list[Observer]]:
@@ -55,9 +69,8 @@ def _groups() -> list[list[Observer]]:
 
 def measure(quick: bool) -> list[Result]:
     settle()
-    return _results(
-        interleave(window, Nothing(), _groups(), rounds=2 if quick else ROUNDS, windows=2 if quick else WINDOWS)
-    )
+    rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
+    return _results(interleave(window, Nothing(), _groups(), writing, rounds=rounds, windows=windows))
 
 
 def _results(pairs: dict[Observer, list[Pair]]) -> list[Result]:

@@ -20,7 +20,7 @@ def measure(quick: bool) -> list[Result]:
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory, "run.reel"))
         made = child.call(__name__, path, str(QUICK_OPS if quick else OPS))
-        command = [sys.executable, "-m", "torchreel.cli", "report", path]
+        command = [sys.executable, "-m", "torchreel", "report", path]
         runs = [child.usage_of(command) for _ in range(1 if quick else ROUNDS)]
     ops = f"{number(made['ops'])} ops, recorded in {number(made['seconds'])} s"
     wall = Spread.of([run.wall_s for run in runs])

@@ -1,8 +1,8 @@
 """Variants of one measurement, interleaved: each window of one is paired with the bare windows just before and after.
 
 A shared machine is fast in one second and slow in the next. What two neighbours differ by survives that; what one
-variant took in the first minute and another in the third does not. So a sample is not one long run but several short
-windows, far apart, and its value is the median of what they differ from their neighbours by.
+variant took in the first minute and another in the third does not. So a round is not one long run of each variant but
+several short windows, far apart, and its value is the median of what they differ from their neighbours by.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Pair:
         return self.added / self.bare
 
     @classmethod
-    def of_windows(cls, windows: Sequence[Pair]) -> Pair:
+    def of_round(cls, windows: Sequence[Pair], besides: float) -> Pair:
         return cls(
             statistics.median(window.bare for window in windows),
-            statistics.median(window.added for window in windows),
+            statistics.median(window.added for window in windows) + besides,
         )
 
 
@@ -41,11 +41,15 @@ def interleave(
     window: Callable[[Variant], float],
     bare: Variant,
     groups: Sequence[Sequence[Variant]],
+    besides: Callable[[Variant], float],
     *,
     rounds: int,
     windows: int,
 ) -> dict[Variant, list[Pair]]:
-    """One pair per variant and round. The order changes all the time; variants of one group stay neighbours."""
+    """One pair per variant and round. The order changes all the time; variants of one group stay neighbours.
+
+    `besides` is what a variant costs besides that which its windows show, and is taken once in a round.
+    """
     order = random.Random(0)
     pairs: dict[Variant, list[Pair]] = {variant: [] for group in groups for variant in group}
     for _ in range(rounds):
@@ -60,7 +64,7 @@ def interleave(
                     taken[variant].append(Pair(beside, value - beside))
                     before = after
         for variant, several in taken.items():
-            pairs[variant].append(Pair.of_windows(several))
+            pairs[variant].append(Pair.of_round(several, besides(variant)))
     return pairs
 
 
