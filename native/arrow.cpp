@@ -87,14 +87,33 @@ void Column::reserve(size_t rows) {
   }
 }
 
-void Column::add_null() {
-  nulls_.push_back(rows_);
-  switch (type_) {
-    case Type::kBool: add_bool(false); break;
-    case Type::kText: add_text(""); break;
-    case Type::kInt32List: add_list({}); break;
-    default: add(0);
+void Column::store_nulls() {
+  validity_.assign((rows_ + 7) / 8, 0);
+  if (type_ == Type::kInt64) {
+    wide_.assign(rows_, 0);
+  } else {
+    narrow_.assign(rows_, 0);
   }
+}
+
+void Column::add_null() {
+  if (nulls_ == rows_) {
+    nulls_++;
+    rows_++;
+    return;
+  }
+  if (nulls_++ == 0) {
+    // All before it were valid.
+    validity_.assign((rows_ + 7) / 8, 0xff);
+    if (rows_ % 8 != 0) validity_.back() = static_cast<uint8_t>((1 << (rows_ % 8)) - 1);
+  }
+  if (rows_ % 8 == 0) validity_.push_back(0);
+  if (type_ == Type::kInt64) {
+    wide_.push_back(0);
+  } else {
+    narrow_.push_back(0);
+  }
+  rows_++;
 }
 
 void Column::add_bool(bool value) {
@@ -147,9 +166,8 @@ void Column::to_schema(ArrowSchema* schema) const {
 void Column::to_array(ArrowArray* array) {
   auto content = std::make_unique<ArrayContent>();
   const void* validity = nullptr;
-  if (!nulls_.empty()) {
-    content->validity.assign(rows_ / 8 + 1, 0xff);
-    for (size_t row : nulls_) content->validity[row / 8] &= static_cast<uint8_t>(~(1 << (row % 8)));
+  if (nulls_ > 0) {
+    content->validity = std::move(validity_);
     validity = content->validity.data();
   }
   content->wide = std::move(wide_);
@@ -180,7 +198,7 @@ void Column::to_array(ArrowArray* array) {
     content->dictionary = std::make_unique<ArrowArray>();
     dictionary_->to_array(content->dictionary.get());
   }
-  fill_array(array, static_cast<int64_t>(rows_), static_cast<int64_t>(nulls_.size()), std::move(content));
+  fill_array(array, static_cast<int64_t>(rows_), static_cast<int64_t>(nulls_), std::move(content));
 }
 
 void Batch::to_schema(ArrowSchema* schema) const {

@@ -47,6 +47,7 @@ class Column {
 
   void reserve(size_t rows);
   void add(int64_t value) {
+    if (nulls_ > 0) mark_valid();
     if (type_ == Type::kInt64) {
       wide_.push_back(value);
     } else {
@@ -62,7 +63,7 @@ class Column {
       add(value);
     }
   }
-  void add_null();
+  void add_null();  // of a number or a dictionary's index
   void add_bool(bool value);
   void add_text(std::string_view value);
   void add_list(const std::vector<int32_t>& values);
@@ -72,8 +73,16 @@ class Column {
   // Moves the content out.
   void to_array(ArrowArray* array);
   size_t rows() const { return rows_; }
+  bool only_nulls() const { return nulls_ > 0 && nulls_ == rows_; }
 
  private:
+  void mark_valid() {
+    if (nulls_ == rows_) store_nulls();
+    if (rows_ % 8 == 0) validity_.push_back(0);
+    validity_.back() |= static_cast<uint8_t>(1 << (rows_ % 8));
+  }
+  void store_nulls();
+
   std::string name_;
   Type type_;
   size_t rows_ = 0;
@@ -82,13 +91,19 @@ class Column {
   std::vector<uint8_t> bits_;
   std::vector<int32_t> offsets_;
   std::string text_;
-  std::vector<size_t> nulls_;
+  size_t nulls_ = 0;
+  // A bit per row, from the first null on. As long as there are only nulls, nothing is stored: many columns stay so.
+  std::vector<uint8_t> validity_;
   std::unique_ptr<Column> dictionary_;
 };
 
 // A record batch.
 class Batch {
  public:
+  // Columns that are null in every row are left out: whoever reads the batch knows which there are.
+  void drop_nulls() {
+    std::erase_if(columns_, [](const auto& column) { return column->only_nulls(); });
+  }
   Column& add(std::string name, Column::Type type) {
     return *columns_.emplace_back(std::make_unique<Column>(name, type));
   }

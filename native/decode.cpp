@@ -207,7 +207,7 @@ const uint64_t* Decoder::decode_begin(Thread& thread, uint32_t id, uint64_t head
   return at;
 }
 
-void Decoder::begin_row(Thread& thread, uint32_t id, Row row) {
+void Decoder::begin_row(Thread& thread, uint32_t id, Row& row) {
   if (thread.open.size() >= kDeepest) throw SpoolError("its calls are nested too deep");
   auto index = static_cast<int32_t>(rows_.size());
   row.id = next_id_++;
@@ -239,9 +239,12 @@ void Decoder::begin_row(Thread& thread, uint32_t id, Row row) {
     if (row.fwd < 0) unlinked_.push_back(index);
     share_with_engine(row);
   } else if (row.seq >= 0 && id < definitions_.threads.size()) {
-    auto& calls = forward_[definitions_.threads[id].torch_id];
-    if (calls.empty()) calls.resize(kForwardCalls, {-1, -1, kNone, 0});
-    calls[static_cast<uint64_t>(row.seq) % kForwardCalls] = {row.seq, row.id, row.module, row.stack};
+    auto& calls = thread.forward;
+    if (calls == nullptr) {
+      calls = &forward_[definitions_.threads[id].torch_id];
+      if (calls->empty()) calls->resize(kForwardCalls, {-1, -1, kNone, 0});
+    }
+    (*calls)[static_cast<uint64_t>(row.seq) % kForwardCalls] = {row.seq, row.id, row.module, row.stack};
   }
   rows_.push_back(row);
   thread.open.push_back(index);

@@ -41,7 +41,7 @@ class Decoder {
 
  private:
   static constexpr int32_t kNoRow = -1;
-  static constexpr size_t kBatchRows = 500'000;
+  static constexpr size_t kBatchRows = 1 << 16;
 
   struct Row {
     int64_t id;
@@ -71,6 +71,13 @@ class Decoder {
     bool of_backward = false;  // module and stack are those of a forward call
   };
 
+  struct ForwardCall {
+    int64_t seq;
+    int64_t id;
+    uint32_t module;
+    uint32_t stack;
+  };
+
   struct Thread {
     bool seen = false;
     uint64_t tick = 0;
@@ -78,16 +85,10 @@ class Decoder {
     uint32_t stack = 0;
     size_t step = 0;  // steps that have begun
     std::vector<int32_t> open;
+    std::vector<ForwardCall>* forward = nullptr;  // its differentiable calls, by sequence number
     uint32_t inline_name = layout::kNone;
     uint32_t inline_inputs = layout::kNone;
     std::vector<uint64_t> counters;
-  };
-
-  struct ForwardCall {
-    int64_t seq;
-    int64_t id;
-    uint32_t module;
-    uint32_t stack;
   };
 
   struct Memory {
@@ -145,7 +146,7 @@ class Decoder {
   void decode_words(uint32_t id, const uint64_t* at, const uint64_t* end);
   const uint64_t* decode_begin(Thread& thread, uint32_t id, uint64_t head, const uint64_t* at, const uint64_t* end);
   const uint64_t* decode_inline(Thread& thread, uint64_t head, const uint64_t* at, const uint64_t* end);
-  void begin_row(Thread& thread, uint32_t id, Row row);
+  void begin_row(Thread& thread, uint32_t id, Row& row);
   void link_forward(Row& row);
   void share_with_engine(const Row& row);
   void end_innermost(Thread& thread);
@@ -162,6 +163,7 @@ class Decoder {
   uint32_t inline_inputs(std::vector<uint64_t> words);
   uint32_t category_id(const std::string& category);
   int64_t nanoseconds(uint64_t tick) const;
+  int64_t thread_of(uint64_t torch_id) const;
   int64_t top(const Thread& thread) const;
   void emit(Batches& batches, uint64_t before);
   std::unique_ptr<Batch> ops_batch(const std::vector<char>& leaves);

@@ -32,7 +32,10 @@ py::tuple to_arrow(Batch& batch) {
 
 py::dict to_dict(Batches batches) {
   py::dict result;
-  for (auto& [name, batch] : batches) result[name.c_str()] = py::cast(std::move(batch));
+  for (auto& [name, batch] : batches) {
+    batch->drop_nulls();
+    result[name.c_str()] = py::cast(std::move(batch));
+  }
   return result;
 }
 

@@ -34,6 +34,11 @@ int64_t or_none(uint32_t id) { return id == kNone ? -1 : static_cast<int64_t>(id
 
 }  // namespace
 
+int64_t Decoder::thread_of(uint64_t torch_id) const {
+  auto known = thread_of_torch_id_.find(torch_id);
+  return known == thread_of_torch_id_.end() ? -1 : static_cast<int64_t>(known->second);
+}
+
 std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
   auto batch = std::make_unique<Batch>();
   auto rows = static_cast<size_t>(std::count(leaves.begin(), leaves.end(), 1));
@@ -88,9 +93,7 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
     depth.add(row.depth);
     step.add(row.step, -1);
     seq.add(row.seq, -1);
-    auto forward = thread_of_torch_id_.find(row.fwd_torch_thread);
-    bool linked = row.fwd_torch_thread != 0 && forward != thread_of_torch_id_.end();
-    fwd_thread.add(linked ? static_cast<int64_t>(forward->second) : -1, -1);
+    fwd_thread.add(row.fwd_torch_thread == 0 ? -1 : thread_of(row.fwd_torch_thread), -1);
     fwd.add(row.fwd, -1);
     module.add(or_none(row.module), -1);
     // The stack is taken at ops: a Python or module call would show that of the op before it.

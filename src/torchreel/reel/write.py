@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,9 @@ import pyarrow.parquet as pq
 
 from torchreel.reel.tables import TABLES, TEXT, TableDefinition
 
+# Rows that are compressed together: more take more memory, fewer more bytes.
+_ROW_GROUP = 500_000
+
 # Columns that grow or waver by little from row to row: a third of the bytes of plain encoding.
 _DELTA = {
     "id",
@@ -18,8 +22,6 @@ _DELTA = {
     "start_ns",
     "end_ns",
     "time_ns",
-    "dur_ns",
-    "self_ns",
     "seq",
     "fwd",
     "op",
@@ -35,6 +37,11 @@ def _encodings(definition: TableDefinition) -> tuple[dict[str, str], list[str]]:
     return delta, [("frames.list.element" if name == "frames" else name) for name in dictionary]
 
 
+@functools.lru_cache(maxsize=16)
+def _nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.nulls(rows, kind)])
+
+
 def conform(definition: TableDefinition, table: pa.Table | pa.RecordBatch) -> pa.Table:
     """The table with exactly the definition's columns, in its order and types; missing ones are null."""
     if isinstance(table, pa.RecordBatch):
@@ -43,7 +50,7 @@ def conform(definition: TableDefinition, table: pa.Table | pa.RecordBatch) -> pa
     for column in definition.columns:
         index = table.schema.get_field_index(column.name)
         if index < 0:
-            arrays.append(pa.chunked_array([pa.nulls(table.num_rows, column.type)]))
+            arrays.append(_nulls(table.num_rows, column.type))
             continue
         values = table.column(index)
         if values.type != column.type:
@@ -61,12 +68,20 @@ class ProcessWriter:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._writers: dict[str, pq.ParquetWriter] = {}
+        self._waiting: dict[str, list[pa.Table]] = {}
         directory.mkdir(parents=True, exist_ok=True)
 
     def write(self, name: str, table: pa.Table | pa.RecordBatch) -> None:
         if table.num_rows == 0:
             return
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append(conform(TABLES[name], table))
+        if sum(part.num_rows for part in waiting) >= _ROW_GROUP:
+            self._write_group(name)
+
+    def _write_group(self, name: str) -> None:
         definition = TABLES[name]
+        table = pa.concat_tables(self._waiting.pop(name)).unify_dictionaries()
         writer = self._writers.get(name)
         if writer is None:
             delta, dictionary = _encodings(definition)
@@ -74,13 +89,15 @@ class ProcessWriter:
                 self._directory / f"{name}.parquet.part",
                 definition.schema,
                 compression="zstd",
-                compression_level=3,
+                compression_level=1,
                 use_dictionary=dictionary,
+                # Durations have few distinct values for their number: as a dictionary they take a third less.
+                dictionary_pagesize_limit=8 << 20,
                 column_encoding=delta,
                 write_statistics=["start_ns", "time_ns", "step"],
                 data_page_version="2.0",
             )
-        writer.write_table(conform(definition, table))
+        writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def __enter__(self) -> ProcessWriter:
         return self
@@ -88,6 +105,9 @@ class ProcessWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            for name in list(self._waiting):
+                self._write_group(name)
         for name, writer in self._writers.items():
             writer.close()
             part = self._directory / f"{name}.parquet.part"
