@@ -41,11 +41,12 @@ SORTS = {
 
 @dataclass(frozen=True)
 class Group:
-    """Something to group by: its columns in ops, its text, and the table that has the text."""
+    """Something to group by: its columns in ops, its text, how it is joined and the tables that this takes."""
 
     keys: tuple[str, ...]
     text: str
     join: str = ""
+    tables: tuple[str, ...] = ()
 
 
 GROUPS = {
@@ -55,16 +56,19 @@ GROUPS = {
         ("process", "inputs"),
         "coalesce(replace(replace(inputs.dims, ', ', ','), ',', ', '), '(no inputs)')",
         "LEFT JOIN inputs ON inputs.process = g.process AND inputs.id = g.inputs",
+        ("inputs",),
     ),
     "module": Group(
         ("process", "module"),
         "coalesce(modules.path, '(no module)')",
         "LEFT JOIN modules ON modules.process = g.process AND modules.id = g.module",
+        ("modules",),
     ),
     "stack": Group(
         ("process", "stack"),
         "coalesce(source.text, '(no stack)')",
         "LEFT JOIN source ON source.process = g.process AND source.id = g.stack",
+        ("stacks", "frames"),
     ),
     "thread": Group(
         ("process", "thread"),
@@ -72,12 +76,14 @@ GROUPS = {
         " || coalesce(nullif(threads.name, ''), 'thread') || ' (' || coalesce(threads.os_id, g.thread) || ')'",
         "LEFT JOIN threads ON threads.process = g.process AND threads.id = g.thread"
         " LEFT JOIN processes ON processes.process = g.process",
+        ("threads", "processes"),
     ),
     "step": Group(("step",), "g.step"),
     "process": Group(
         ("process",),
         "holder.name || coalesce(' rank ' || holder.rank, '')",
         "LEFT JOIN processes AS holder ON holder.process = g.process",
+        ("processes",),
     ),
     "kind": Group(("kind",), "g.kind"),
 }
@@ -99,7 +105,8 @@ def averages(
     """
     by = (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
     _check(by, sort, limit, kinds, stack_frames)
-    with opened(reel) as connection:
+    texts = {table for group in by for table in GROUPS[group].tables}
+    with opened(reel, ("ops", *sorted(texts))) as connection:
         steps = grouped(connection, _grouping(by, kinds, kinds_in(connection)))
         table: pa.Table = connection.sql(_query(by, steps, sort, limit, stack_frames)).to_arrow_table()
         return table

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torchreel.errors import CorruptReelError, QueryError
-from torchreel.reel import Reel
+from torchreel.reel import TABLES, Reel
 from torchreel.reel.query import connect
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(reel: Reel) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Connect, and close at the end; a file that turns out to be unreadable on the way is a CorruptReelError."""
+def opened(reel: Reel, tables: Iterable[str] = TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Connect to the tables that a question needs; a file that cannot be read on the way is a CorruptReelError."""
     import duckdb
 
-    connection = connect(reel)
+    connection = connect(reel, tables)
     try:
         yield connection
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
