@@ -115,23 +115,23 @@ uint64_t* put_stack(Stream* stream, uint64_t* at) {
   if (state == nullptr) return at;
   const torchreel_frame* frames[StackCache::kDeepest];
   int depth = 0;
-  for (auto* frame = innermost_frame(state); frame != nullptr && depth < StackCache::kDeepest;
-       frame = frame->previous) {
-    if (TORCHREEL_LIKELY(!is_incomplete(frame))) frames[depth++] = frame;
-  }
+  const auto* frame = innermost_frame(state);
+  // Only the innermost can be incomplete: it is being called right now.
+  while (frame != nullptr && is_incomplete(frame)) frame = frame->previous;
+  for (; frame != nullptr && depth < StackCache::kDeepest; frame = frame->previous) frames[depth++] = frame;
   int same = 0;
   int most = std::min(depth, cache->depth);
   while (same < most) {
-    const auto* frame = frames[depth - 1 - same];
-    if (cache->levels[same].code != frame->code || cache->levels[same].instr != frame->prev_instr) break;
+    // The address of an instruction tells its code, which is kept alive.
+    if (cache->levels[same].instr != frames[depth - 1 - same]->prev_instr) break;
     same++;
   }
   if (TORCHREEL_LIKELY(same == depth && depth == cache->depth)) return at;
   uint32_t id = same == 0 ? 0 : cache->levels[same - 1].id;
   for (int level = same; level < depth; level++) {
-    const auto* frame = frames[depth - 1 - level];
-    id = cached_stack(stream, id, frame);
-    cache->levels[level] = {frame->code, frame->prev_instr, id};
+    const auto* caller = frames[depth - 1 - level];
+    id = cached_stack(stream, id, caller);
+    cache->levels[level] = {caller->prev_instr, id};
   }
   cache->depth = depth;
   if (id == stream->stack) return at;

@@ -60,7 +60,6 @@ struct StackCache {
   static constexpr int kDeepest = 256;
   static constexpr size_t kEntries = 4096;
   struct Level {
-    const void* code;
     const void* instr;
     uint32_t id;
   };
