@@ -51,6 +51,7 @@ Decoder::Decoder(const std::string& directory) : definitions_(read_definitions(d
   for (uint32_t i = 0; i < definitions_.names.size(); i++) {
     definitions_.names[i].kind = std::min<uint32_t>(definitions_.names[i].kind, kOther);
   }
+  rows_.reserve(kBatchRows * 5 / 4);
   add_old_blocks();
 }
 
@@ -511,7 +512,7 @@ void Decoder::carry(const std::vector<char>& leaves) {
     for (int32_t& row : thread.open) move(row);
   }
   for (Memory& event : memory_) move(event.row);
-  rows_.swap(stay);
+  rows_.assign(stay.begin(), stay.end());  // not swapped: the memory is used again
   begin_counters_.swap(counters);
 }
 
