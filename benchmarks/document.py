@@ -13,21 +13,17 @@ RESULTS = _HERE / "results.json"
 PAGE = _HERE.parent / "docs" / "overhead.md"
 
 
-def write(measured: dict[str, list[Result]], machine: dict[str, str]) -> None:
-    """Replace what was measured anew; the rest stays, with the machine that it was measured on."""
+def write(name: str, results: list[Result], where: dict[str, str]) -> None:
+    """Replace what was measured anew; the rest stays, with the machine and the build that it was measured on."""
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name, results in measured.items():
-        kept[name] = {"machine": machine, "results": [result.to_json() for result in results]}
+    kept[name] = {"machine": where, "results": [result.to_json() for result in results]}
     RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
-    page = PAGE.read_text()
-    for name, one in kept.items():
-        table = as_markdown([Result.from_json(result) for result in one["results"]])
-        page = _replace(page, name, f"{table}\n\n{_provenance(one['machine'])}")
-    PAGE.write_text(page)
+    table = f"{as_markdown(results)}\n\n{_provenance(where)}"
+    PAGE.write_text(_replace(PAGE.read_text(), name, table))
 
 
-def _provenance(machine: dict[str, str]) -> str:
-    return "Measured on: " + "; ".join(f"{what} {value}" for what, value in machine.items()) + "."
+def _provenance(where: dict[str, str]) -> str:
+    return "Measured on: " + "; ".join(f"{what} {value}" for what, value in where.items()) + "."
 
 
 def _replace(page: str, name: str, text: str) -> str:

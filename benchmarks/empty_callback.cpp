@@ -14,7 +14,10 @@ at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction&) { return nullptr; }
 void on_end(const at::RecordFunction&, at::ObserverContext*) {}
 
-void attach() { handle = at::addGlobalCallback(at::RecordFunctionCallback(&on_begin, &on_end)); }
+// One that asks for inputs has torch box the arguments of each call.
+void attach(bool inputs) {
+  handle = at::addGlobalCallback(at::RecordFunctionCallback(&on_begin, &on_end).needsInputs(inputs));
+}
 void detach() { at::removeCallback(handle); }
 
 uintptr_t allocator() { return reinterpret_cast<uintptr_t>(c10::GetAllocator(c10::kCPU)); }

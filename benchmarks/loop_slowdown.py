@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 
-from benchmarks.observers import Nothing, Observer, TorchProfiler, Torchreel, settle, writing_time
+from benchmarks.observers import EmptyCallback, Nothing, Observer, TorchProfiler, Torchreel, settle, writing_time
 from benchmarks.policy_loop import PolicyLoop
 from benchmarks.result import Goal, Result, Spread
 from benchmarks.rounds import Pair, in_words, interleave, ratio, slowdown
@@ -25,6 +25,9 @@ COUNTERPARTS = {
     # What `torchreel record --all` does; torch.profiler knows no modules outside of TorchScript.
     "shapes, memory, stacks, modules, FLOPs": (("shapes", "memory", "stacks", "modules", "flops"), _ALL, None),
 }
+
+# What of torch.profiler's slowdown no recorder that torch calls back can avoid.
+FLOORS = {(): EmptyCallback(), _ALL: EmptyCallback(inputs=True)}
 
 
 def window(loop: PolicyLoop, observer: Observer) -> float:
@@ -52,6 +55,8 @@ def _groups() -> list[list[Observer]]:
     groups: dict[tuple[str, ...], list[Observer]] = {}
     for ours, theirs, _ in COUNTERPARTS.values():
         groups.setdefault(theirs, [TorchProfiler(theirs)]).append(Torchreel(ours))
+    for theirs, floor in FLOORS.items():
+        groups[theirs].append(floor)
     return list(groups.values())
 
 
@@ -70,6 +75,10 @@ def _results(pairs: dict[Observer, list[Pair]]) -> list[Result]:
         detail = f"{in_words(slowdown(mine), '%', 100)} against {in_words(slowdown(other), '%', 100)}"
         goal = None if limit is None else Goal(limit)
         results.append(Result(f"{what}: slowdown, ratio", ratio(mine, other), goal, detail=detail))
+    for theirs, floor in FLOORS.items():
+        mine, other = pairs[floor], pairs[TorchProfiler(theirs)]
+        detail = f"{in_words(slowdown(mine), '%', 100)} against {in_words(slowdown(other), '%', 100)}"
+        results.append(Result(f"{floor.name}: slowdown, ratio", ratio(mine, other), detail=detail))
     bare = Spread.of([pair.bare / 1e6 for pair in pairs[Torchreel()]])
     results.append(Result("the bare step", bare, unit="ms"))
     return results

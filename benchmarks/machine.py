@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -22,14 +23,24 @@ def describe() -> dict[str, str]:
         "kernel": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "Python": platform.python_version(),
         **versions,
-        "torchreel": f"{importlib.metadata.version('torchreel')}, {_revision()}",
+        "torchreel": f"{importlib.metadata.version('torchreel')}, {_revision()}, build {build()}",
     }
 
 
+def build() -> str:
+    """What the compiled parts are, in short: a revision does not say when they were built."""
+    digest = hashlib.sha256()
+    for file in sorted((_ROOT / "src" / "torchreel").glob("*.so")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:8]
+
+
 def _revision() -> str:
-    git = ["git", "-C", str(_ROOT)]
-    done = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    """The last that changed what is measured."""
+    git, sources = ["git", "-C", str(_ROOT)], ["--", "src", "native"]
+    last = [*git, "log", "-1", "--format=%h", *sources]
+    done = subprocess.run(last, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return "not from a repository"
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "src", "native"], check=False).returncode
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", *sources], check=False).returncode
     return f"revision {done.stdout.strip()}{' with changes' if changed else ''}"

@@ -64,6 +64,7 @@ def _groups() -> list[list[Observer]]:
     for ours, theirs, _ in COUNTERPARTS.values():
         groups.setdefault(theirs, [TorchProfiler(theirs)]).append(Torchreel(ours))
     groups[()].append(EmptyCallback())
+    groups[("record_shapes",)].append(EmptyCallback(inputs=True))
     return [*groups.values(), [IdleAllocator()]]
 
 
@@ -79,9 +80,11 @@ def _results(pairs: dict[Observer, list[Pair]]) -> list[Result]:
         mine, other = pairs[Torchreel(ours)], pairs[TorchProfiler(theirs)]
         detail = f"{in_words(added(mine), 'ns')} against {in_words(added(other), 'ns')}"
         results.append(Result(f"{what}: added ns per op, ratio", ratio(mine, other), Goal(limit), detail=detail))
-    mine, other = pairs[Torchreel()], pairs[EmptyCallback()]
-    detail = f"{in_words(added(mine), 'ns')} against {in_words(added(other), 'ns')}"
-    results.append(Result("ops against an empty callback, ratio", ratio(mine, other), Goal(1.25), "", detail))
+    for options, floor, goal in (((), EmptyCallback(), Goal(1.25)), (("shapes",), EmptyCallback(inputs=True), None)):
+        mine, other = pairs[Torchreel(options)], pairs[floor]
+        detail = f"{in_words(added(mine), 'ns')} against {in_words(added(other), 'ns')}"
+        what = f"{', '.join(options) or 'ops'} against {floor.name}, ratio"
+        results.append(Result(what, ratio(mine, other), goal, detail=detail))
     results.append(Result("not recording, after a recording with memory", added(pairs[IdleAllocator()]), unit="ns"))
-    results.append(Result("the bare op", Spread.of([pair.bare for pair in mine]), unit="ns"))
+    results.append(Result("the bare op", Spread.of([pair.bare for pair in pairs[Torchreel()]]), unit="ns"))
     return results
