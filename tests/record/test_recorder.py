@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gc
-import os
 import subprocess
 import sys
 import threading
@@ -11,12 +9,9 @@ import pytest
 import torch
 
 import torchreel
+from tests.record.alone import resident_bytes, run_alone
 from tests.record.rows import names, rows
 from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_every_op_is_recorded_with_its_parent_depth_and_self_time(tmp_path: Path) -> None:
@@ -323,16 +318,18 @@ def test_pain_19_a_program_that_never_stops_has_its_reel(tmp_path: Path) -> None
 
 
 def test_pain_5_repeated_recordings_do_not_grow(tmp_path: Path) -> None:
+    script = """
+    import gc, sys, torch, torchreel
+    from tests.record.alone import resident_bytes
     gc.disable()
-    try:
-        sizes = []
-        for i in range(30):
-            with torchreel.record(tmp_path / f"{i}.reel", shapes=True, memory=True, stacks=True):
-                torch.ones(3).add(1)
-            sizes.append(resident())
-    finally:
-        gc.enable()
-    assert sizes[-1] - sizes[10] < 20_000_000
+    for i in range(30):
+        with torchreel.record(f"{sys.argv[1]}/{i}.reel", shapes=True, memory=True, stacks=True):
+            torch.ones(3).add(1)
+        if i == 10:
+            before = resident_bytes()
+    print(resident_bytes() - before)
+    """
+    assert int(run_alone(script, tmp_path)) < 20_000_000
 
 
 def test_a_disk_that_is_full_ends_the_recording_not_the_program(tmp_path: Path) -> None:
@@ -365,8 +362,8 @@ def stream(path: Path, ops: int) -> tuple[int, torchreel.Reel]:
         for i in range(ops):
             x.add_(1)
             if i == ops // 10:
-                before = resident()
-        grown = resident() - before
+                before = resident_bytes()
+        grown = resident_bytes() - before
     return grown, torchreel.load(path)
 
 
@@ -407,11 +404,11 @@ def test_pain_1_from_stop_to_averages_memory_stays_small(tmp_path: Path) -> None
     recorder = torchreel.record(tmp_path / "a.reel").start()
     for _ in range(200_000):
         x.add_(1)
-    before = resident()
+    before = resident_bytes()
     recorder.stop()
     table = torchreel.averages(torchreel.load(tmp_path / "a.reel"))
     assert table.to_pylist()[0]["calls"] == 200_000
-    assert resident() - before < 200_000 * 1_000  # torch.profiler keeps 4.7 kB per event
+    assert resident_bytes() - before < 200_000 * 1_000  # torch.profiler keeps 4.7 kB per event
 
 
 def test_pain_3_a_reel_is_a_fraction_of_its_chrome_trace(tmp_path: Path) -> None:

@@ -7,19 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 
 import torchreel
+from tests.record.alone import run_alone
 from tests.record.rows import names, rows
 from torchreel.errors import RecorderError
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def spin(count: int) -> None:
@@ -29,10 +25,10 @@ def spin(count: int) -> None:
 
 
 def test_memory_stays_at_the_rings_size_and_the_last_ops_are_dumped(tmp_path: Path) -> None:
-    # In a process of its own: what other tests left behind comes and goes.
     script = """
     import sys, torch, torchreel
-    from tests.record.test_ring import resident_bytes, spin
+    from tests.record.alone import resident_bytes
+    from tests.record.test_ring import spin
     with torchreel.record(sys.argv[1], ring="2MB", shapes=True, memory=True, stacks=True) as recorder:
         spin(100_000)
         before = resident_bytes()
@@ -42,14 +38,7 @@ def test_memory_stays_at_the_rings_size_and_the_last_ops_are_dumped(tmp_path: Pa
             torch.zeros(3)
         recorder.dump()
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "a.reel")],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert result.returncode == 0, result.stderr
-    assert int(result.stdout) < 4_000_000
+    assert int(run_alone(script, tmp_path / "a.reel")) < 4_000_000
     reel = torchreel.load(tmp_path / "a.reel")
     assert names(reel, "kind = 'range'") == ["the last"]
     assert names(reel, "depth = 1")[-1] == "aten::zeros"
@@ -101,18 +90,22 @@ def test_an_uncaught_exception_dumps_at_the_programs_end(tmp_path: Path) -> None
 
 
 def test_many_short_threads_share_one_ring(tmp_path: Path) -> None:
-    with torchreel.record(tmp_path / "a.reel", ring="2MB") as recorder:
-        before = None
+    script = """
+    import sys, threading, torchreel
+    from tests.record.alone import resident_bytes
+    from tests.record.test_ring import spin
+    with torchreel.record(sys.argv[1], ring="2MB") as recorder:
         for i in range(300):
             thread = threading.Thread(target=spin, args=(20,))
             thread.start()
             thread.join()
             if i == 100:
                 before = resident_bytes()
-        assert before is not None
-        assert resident_bytes() - before < 8_000_000
-        reel = recorder.dump()
-    assert len(names(reel, "name = 'aten::add_'")) >= 20 * 20
+        print(resident_bytes() - before)
+        recorder.dump()
+    """
+    assert int(run_alone(script, tmp_path / "a.reel")) < 8_000_000
+    assert len(names(torchreel.load(tmp_path / "a.reel"), "name = 'aten::add_'")) >= 20 * 20
 
 
 def test_dump_needs_a_ring_and_peek_needs_none(tmp_path: Path) -> None:
