@@ -318,7 +318,7 @@ void Decoder::finish(Batches& batches) {
     alloc.add(block.alloc);
   }
   device.set_dictionary({"cpu"});
-  state.set_dictionary({"active"});
+  state.set_dictionary({"active_allocated"});
   batches.emplace_back("blocks", std::move(blocks));
 }
 

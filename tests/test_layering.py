@@ -14,16 +14,19 @@ SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
 # What each room may import of ours, besides itself, errors and the version.
 ALLOWED = {
-    "": {"reel", "analyze", "record"},
+    "": {"reel", "analyze", "record", "allocator", "memory"},
     "reel": {"_decode"},
+    "ingest": {"reel", "_decode"},
     "analyze": {"reel"},
+    "allocator": {"reel", "ingest", "_allocator"},
+    "memory": {"reel", "ingest", "record", "_core"},
     "export": {"reel", "analyze"},
     "record": {"reel", "_core"},
     "profiler": {"reel", "record", "analyze", "export", "_core"},
     "__main__": {"cli"},
-    "cli": {"reel", "record", "analyze", "export", "_core", "_decode"},
+    "cli": {"reel", "ingest", "record", "memory", "allocator", "analyze", "export", "_core", "_decode"},
 }
-MAY_IMPORT_TORCH = {"record", "profiler"}
+MAY_IMPORT_TORCH = {"record", "memory", "profiler"}
 
 
 def files() -> list[Path]:

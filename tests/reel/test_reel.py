@@ -52,7 +52,7 @@ def test_the_files_are_plain_parquet_that_any_tool_reads(path: Path) -> None:
 
     count = duckdb.sql(f"select count(*) from read_parquet('{only_part(path)}/ops.parquet')").fetchall()
     assert count == [(torchreel.load(path).ops.num_rows,)]
-    assert json.loads((path / "meta.json").read_text())["format"] == 1
+    assert json.loads((path / "meta.json").read_text())["format"] == 2
 
 
 def test_sql_sees_every_table(path: Path) -> None:
@@ -110,10 +110,18 @@ def test_foreign_directories_and_files(tmp_path: Path) -> None:
         torchreel.load(tmp_path / "other")
 
 
+def test_a_reel_of_format_1_opens() -> None:
+    reel = torchreel.load(Path(__file__).parent / "data" / "v1.reel")
+    assert reel.meta["format"] == 2
+    assert reel.allocs.num_rows > 0 and reel.allocs["stream"].null_count == reel.allocs.num_rows
+    assert reel.segments.num_rows == reel.devices.num_rows == 0
+    assert reel.sql("select count(*) as n from ops where kind = 'range'")["n"].to_pylist() == [3]
+
+
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 1"):
+    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 2"):
         torchreel.load(path)
 
 

@@ -10,13 +10,19 @@ from typing import Any
 
 from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FILE = "meta.json"
 
 Meta = dict[str, Any]
 
+
+def _from_1_to_2(meta: Meta) -> Meta:
+    """Version 2 has more tables and columns about memory: in older reels they are empty and null."""
+    return {**meta, "format": 2}
+
+
 # From a version to the function that turns its meta.json into the next version's.
-MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {}
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2}
 
 
 def write_meta(reel: Path, meta: Meta) -> None:
@@ -27,7 +33,7 @@ def write_meta(reel: Path, meta: Meta) -> None:
 
 
 def read_meta(reel: Path) -> Meta:
-    """Read and migrate meta.json, or say what is wrong with the path."""
+    """Read and migrate meta.json (`written_format` is the version on disk), or say what is wrong with the path."""
     path = reel / FILE
     if not reel.exists():
         raise NotAReelError(f"There is no reel at {reel}: check the path, or make one with 'torchreel record'.")
@@ -56,6 +62,7 @@ def read_meta(reel: Path) -> Meta:
             f"{reel} has format version {version} and this torchreel reads up to {FORMAT_VERSION}: "
             "upgrade with 'pip install --upgrade torchreel'."
         )
+    meta["written_format"] = version
     while version < FORMAT_VERSION:
         if version not in MIGRATIONS:
             raise CorruptReelError(f"{path} has format version {version}, which never existed.")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from torchreel.errors import CorruptReelError, QueryError
+from torchreel.reel.meta import FORMAT_VERSION
+from torchreel.reel.reel import open_parquet
 from torchreel.reel.tables import TABLES
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ def _view(connection: duckdb.DuckDBPyConnection, reel: Reel, name: str) -> str:
     for part in reel.parts:
         path = part.file(name)
         columns = ", ".join(f'"{column}"' for column in definition.names)
+        if path is not None and reel.meta["written_format"] < FORMAT_VERSION:
+            present = set(open_parquet(path).schema_arrow.names)
+            columns = ", ".join(f'"{c}"' if c in present else f'NULL AS "{c}"' for c in definition.names)
         if path is not None:
             parts.append(f"SELECT {part.index}::INTEGER AS process, {columns} FROM read_parquet({_quoted(str(path))})")
         elif part.spooled:
