@@ -115,7 +115,7 @@ def test_a_reel_of_format_1_opens() -> None:
     assert reel.meta["format"] == 2
     assert reel.allocs.num_rows > 0 and reel.allocs["stream"].null_count == reel.allocs.num_rows
     assert reel.segments.num_rows == reel.devices.num_rows == 0
-    assert reel.sql("select count(*) as n from ops where kind = 'range'")["n"].to_pylist() == [3]
+    assert reel.sql("select count(*) as n from ops where kind = 'range'")["n"].to_pylist() == [4]
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:

@@ -95,7 +95,7 @@ ALLOCS = _table(
     (
         "time_ns",
         pa.int64(),
-        "when; for a block older than the recording, when that began; null in files of torch < 2.2",
+        "when; for a block older than the recording, when that began; null before torch 2.2",
     ),
     ("thread", pa.int32(), "id in threads, else null"),
     ("device", TEXT, "cpu, cuda:0 ..."),
