@@ -13,18 +13,33 @@ CXX = [*FLAGS, "-std=c++20"]
 TORCH_INCLUDES = include_paths()
 CORE = [
     "allocator.cpp",
+    "annotations.cpp",
     "counters.cpp",
     "frames.cpp",
+    "heap.cpp",
+    "history.cpp",
+    "holders.cpp",
     "inputs.cpp",
+    "memory_module.cpp",
     "module.cpp",
     "names.cpp",
+    "pickle_writer.cpp",
     "python_calls.cpp",
     "recorder.cpp",
     "recording.cpp",
+    "snapshot.cpp",
     "spool.cpp",
     "stream.cpp",
 ]
-DECODE = ["arrow.cpp", "decode.cpp", "decode_module.cpp", "decode_tables.cpp", "definitions.cpp", "inputs_text.cpp"]
+DECODE = [
+    "arrow.cpp",
+    "decode.cpp",
+    "decode_module.cpp",
+    "decode_tables.cpp",
+    "definitions.cpp",
+    "inputs_text.cpp",
+    "pickle.cpp",
+]
 
 
 def sources(names: list[str]) -> list[str]:

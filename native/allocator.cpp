@@ -3,10 +3,16 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/Exception.h>
+#include <pthread.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "frames.h"
+#include "heap.h"
+#include "history.h"
+#include "holders.h"
 #include "recording.h"
 #include "stream.h"
 
@@ -14,67 +20,220 @@ namespace torchreel {
 
 namespace {
 
-std::atomic<bool> watching{false};
+enum Taps : uint32_t { kEvents = 1, kHistory = 2, kCaching = 4 };
+std::atomic<uint32_t> taps{0};
 c10::Allocator* inner = nullptr;
 c10::DeleterFnPtr inner_free = nullptr;
+std::atomic<OutOfMemoryObserver> oom_observer{nullptr};
 
-void write_alloc(void* address, size_t bytes) {
+void write_alloc(void* address, size_t bytes, uint64_t flags = 0) {
   Stream* stream = writable_stream();
   if (TORCHREEL_UNLIKELY(stream == nullptr)) return;
   uint64_t* at = begin_event(stream);
-  if (stream->stacks != nullptr && stream->open_ops <= 0) at = put_stack(stream, at);
-  at = put_head(stream, at, layout::kAlloc, 0);
+  if (stream->stacks != nullptr && stream->open_ops <= 0 && flags == 0) at = put_stack(stream, at);
+  at = put_head(stream, at, layout::kAlloc, 0, flags);
   *at++ = reinterpret_cast<uint64_t>(address);
   *at++ = bytes;
   commit_event(stream, at);
 }
 
-void write_free(void* address) {
+void write_free(void* address, uint64_t flags = 0) {
   Stream* stream = writable_stream();
   if (TORCHREEL_UNLIKELY(stream == nullptr)) return;
   uint64_t* at = begin_event(stream);
-  at = put_head(stream, at, layout::kFree, 0);
+  at = put_head(stream, at, layout::kFree, 0, flags);
   *at++ = reinterpret_cast<uint64_t>(address);
   commit_event(stream, at);
 }
 
-void free_and_tell(void* address) {
-  if (address != nullptr && watching.load(std::memory_order_relaxed)) write_free(address);
+// Under the heap's lock, so without a walk of the stack, which may want the GIL.
+__thread uint32_t segment_stack __attribute__((tls_model("initial-exec"))) = 0;
+
+void tell_segment(Segment& segment, bool allocated) {
+  uint32_t now = taps.load(std::memory_order_relaxed);
+  char* address = segment.address + kHeader;  // blocks are shown by their data, and so is their segment
+  if (now & kHistory) {
+    History& history = History::get();
+    if (allocated) {
+      segment.stack = segment_stack;
+      segment.stack_from = history.generation();
+    }
+    history.write(allocated ? Action::kSegmentAlloc : Action::kSegmentFree, reinterpret_cast<uint64_t>(address),
+                  segment.size, allocated ? segment_stack : 0);
+  }
+  if (now & kEvents) {
+    allocated ? write_alloc(address, segment.size, layout::kSegmentFlag) : write_free(address, layout::kSegmentFlag);
+  }
+}
+
+// What is left to try: give back all that is cached. Then tell everybody, and raise.
+[[noreturn]] void out_of_memory(size_t bytes, uint32_t stack) {
+  Heap& heap = Heap::get();
+  size_t allocated = heap.allocated();
+  size_t available = available_bytes();
+  std::string message = describe_out_of_memory(bytes, available);
+  if (taps.load(std::memory_order_relaxed) & kHistory) {
+    std::lock_guard told(heap.gate);
+    History::get().write(Action::kOom, available, bytes, stack);
+  }
+  c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
+  if (auto observer = oom_observer.load()) observer(bytes, allocated, available);
+  TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+}
+
+Block* take_block(size_t bytes, uint32_t now, uint32_t stack) {
+  Heap& heap = Heap::get();
+  if ((now & kHistory) == 0) return heap.allocate(bytes);
+  std::lock_guard told(heap.gate);
+  segment_stack = stack;
+  Block* block = heap.allocate(bytes);
+  if (block != nullptr) History::get().heap_alloc(*block, stack);
+  return block;
+}
+
+void* allocate_cached(size_t bytes, uint32_t now) {
+  uint32_t stack = now & kHistory ? History::get().stack_of_alloc() : 0;
+  Block* block = take_block(bytes, now, stack);
+  if (TORCHREEL_UNLIKELY(block == nullptr)) {
+    Heap::get().empty_cache();
+    block = take_block(bytes, now, stack);
+    if (block == nullptr) out_of_memory(bytes, stack);
+  }
+  c10::profiledCPUMemoryReporter().New(block->data(), bytes);
+  return block->data();
+}
+
+void free_cached(void* address, uint32_t now) {
+  c10::profiledCPUMemoryReporter().Delete(address);
+  Heap& heap = Heap::get();
+  Block* block = Block::of(address);
+  if ((now & kHistory) == 0) return heap.free(block);
+  uint32_t stack = History::get().stack_of_free();
+  std::lock_guard told(heap.gate);
+  History::get().heap_free(*block, stack);
+  heap.free(block);
+}
+
+// The deleter of every block. Torch frees some memory by the allocator that is current then, not by the one that made
+// it: whatever is not of the heap goes to torch's own.
+void free_block(void* address) {
+  if (address == nullptr) return;
+  uint32_t now = taps.load(std::memory_order_relaxed);
+  if (now & kEvents) write_free(address);
+  if (Heap::owns(address)) return free_cached(address, now);
+  if (now & kHistory) {
+    uint32_t stack = History::get().stack_of_free();
+    std::lock_guard told(Heap::get().gate);
+    History::get().loose_free(address, stack);
+  }
   inner_free(address);
 }
 
-class WatchedAllocator final : public c10::Allocator {
+class FrontAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    c10::DataPtr data = inner->allocate(bytes);
-    if (data.get() != nullptr && watching.load(std::memory_order_relaxed)) write_alloc(data.get(), bytes);
-    (void)data.compare_exchange_deleter(inner_free, &free_and_tell);
+    uint32_t now = taps.load(std::memory_order_relaxed);
+    if (now & kCaching) {
+      TORCH_CHECK(static_cast<ptrdiff_t>(bytes) >= 0, "A tensor cannot have ", bytes, " bytes.");
+      void* address = bytes == 0 ? nullptr : allocate_cached(bytes, now);
+      if (address != nullptr && (now & kEvents)) write_alloc(address, bytes);
+      return {address, address, &free_block, c10::Device(c10::DeviceType::CPU)};
+    }
+    c10::DataPtr data = pass_through(bytes, now);
+    void* address = data.get();
+    if (address != nullptr && now != 0) tell(address, bytes, now);
+    (void)data.compare_exchange_deleter(inner_free, &free_block);
     return data;
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &free_and_tell; }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
   void copy_data(void* target, const void* source, std::size_t bytes) const override {
     default_copy_data(target, source, bytes);
   }
+
+ private:
+  static void tell(void* address, size_t bytes, uint32_t now) {
+    if (now & kHistory) {
+      uint32_t stack = History::get().stack_of_alloc();
+      std::lock_guard told(Heap::get().gate);
+      History::get().loose_alloc(address, bytes, stack);
+    }
+    if (now & kEvents) write_alloc(address, bytes);
+  }
+
+  static c10::DataPtr pass_through(size_t bytes, uint32_t now) {
+    try {
+      return inner->allocate(bytes);
+    } catch (const c10::Error&) {
+      if (now & kHistory) {
+        std::lock_guard told(Heap::get().gate);
+        History::get().write(Action::kOom, available_bytes(), bytes, 0);
+      }
+      if (auto observer = oom_observer.load()) observer(bytes, Heap::get().allocated(), available_bytes());
+      throw;
+    }
+  }
 };
+
+void before_fork() {
+  Heap::get().prepare_fork();
+  History::get().prepare_fork();
+}
+void after_fork_in_parent() {
+  History::get().after_fork();
+  Heap::get().after_fork(false);
+}
+void after_fork_in_child() {
+  History::get().after_fork();
+  Heap::get().after_fork(true);
+}
+
+void install() {
+  static FrontAllocator allocator;
+  if (inner != nullptr) return;
+  inner = c10::GetCPUAllocator();
+  inner_free = inner->raw_deleter();
+  TORCH_CHECK(inner_free != nullptr,
+              "Another allocator of CPU tensors is installed that cannot be put behind this one.");
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  // A priority above every allocator that ships with torch; the last of equals wins.
+  c10::SetCPUAllocator(&allocator, 100);
+  TORCH_CHECK(c10::GetCPUAllocator() == &allocator, "Another allocator of CPU tensors has a higher priority.");
+}
+
+void set_tap(uint32_t tap, bool on) {
+  if (on) install();
+  on ? taps.fetch_or(tap) : taps.fetch_and(~tap);
+}
 
 }  // namespace
 
 void watch_allocations(bool on) {
-  static WatchedAllocator allocator;
-  if (on && inner == nullptr) {
-    inner = c10::GetCPUAllocator();
-    inner_free = inner->raw_deleter();
-    // A priority above every allocator that ships with torch; the last of equals wins.
-    c10::SetCPUAllocator(&allocator, 100);
-  }
-  watching.store(on, std::memory_order_relaxed);
+  set_tap(kEvents, on);
+  if (!on || Heap::get().allocated() == 0) return;
+  // Segments that are there already: as if they were made now.
+  Heap::get().visit(
+      [](Segment& segment) { write_alloc(segment.address + kHeader, segment.size, layout::kSegmentFlag); });
+}
+
+void cache_allocations(bool on) {
+  Heap::get().observe_segments(&tell_segment);
+  set_tap(kCaching, on);
+}
+
+bool caches_allocations() { return taps.load() & kCaching; }
+
+void keep_history(bool on) { set_tap(kHistory, on); }
+
+void observe_out_of_memory(OutOfMemoryObserver observer) {
+  install();
+  oom_observer.store(observer);
 }
 
 bool adopt_storage(void* storage_impl) {
   auto* storage = static_cast<c10::StorageImpl*>(storage_impl);
   if (inner_free == nullptr || storage->device_type() != c10::DeviceType::CPU) return false;
   auto& data = storage->_mutable_data_ptr_no_checks();
-  return data.get_deleter() == &free_and_tell || data.compare_exchange_deleter(inner_free, &free_and_tell);
+  return data.get_deleter() == &free_block || data.compare_exchange_deleter(inner_free, &free_block);
 }
 
 }  // namespace torchreel

@@ -1,7 +1,10 @@
-// Every alloc and free of CPU tensors as an event, by an allocator that stands before torch's own and delegates to it,
-// so that other observers of memory see what they saw before. Once installed it stays, and only passes through.
+// The allocator of CPU tensors that stands before torch's own. Once installed it stays, and passes through whatever it
+// is not asked to do: cache freed memory (the heap), keep a history of it, write events of a recording.
+//
+//     tensor ── allocate ──► heap, or torch's allocator ──► history ──► events of the recording
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,7 +13,20 @@ namespace torchreel {
 // From now on allocs and frees are events of the active recording. Does not require the GIL.
 void watch_allocations(bool on);
 
+// From now on new blocks come from the caching heap, or from torch's allocator again. A block goes back where it came
+// from.
+void cache_allocations(bool on);
+bool caches_allocations();
+
+// From now on allocs and frees are written to the history, which has been started.
+void keep_history(bool on);
+
 // Makes the free of a block that torch's allocator made before seen too. Returns false if the block is not such a one.
 bool adopt_storage(void* storage_impl);
+
+// Called when there is no memory for a block, before the error is raised, with the bytes that were asked for, those
+// allocated, and those that could still be had. No lock is held. May throw nothing.
+using OutOfMemoryObserver = void (*)(size_t asked, size_t allocated, size_t available);
+void observe_out_of_memory(OutOfMemoryObserver observer);
 
 }  // namespace torchreel

@@ -118,7 +118,9 @@ void Decoder::decode_words(uint32_t id, const uint64_t* at, const uint64_t* end)
       case kFree: {
         int32_t row = thread.open.empty() ? kNoRow : thread.open.back();
         bool is_free = tag == kFree;
-        memory_.push_back({thread.tick, at[0], is_free ? 0 : at[1], row, id, is_free ? 0 : thread.stack, is_free});
+        bool is_segment = (head >> kFlagShift & kSegmentFlag) != 0;
+        memory_.push_back(
+            {thread.tick, at[0], is_free ? 0 : at[1], row, id, is_free ? 0 : thread.stack, is_free, is_segment});
         at += needed;
         break;
       }
@@ -400,7 +402,23 @@ void Decoder::resolve_memory(uint64_t before) {
   memory_.erase(memory_.begin(), waiting);
 }
 
+void Decoder::resolve_segment(const Memory& event) {
+  auto bytes = static_cast<int64_t>(event.bytes);
+  if (event.is_free) {
+    auto known = segments_.find(event.address);
+    bytes = known != segments_.end() ? known->second : -1;
+    if (known != segments_.end()) segments_.erase(known);
+  } else if (!segments_.emplace(event.address, bytes).second) {
+    return;  // told again when a paused recording went on
+  }
+  int64_t op = event.row != kNoRow ? rows_[event.row].id : -1;
+  allocs_.push_back({event.tick, event.address, bytes, total_bytes_, op, -1, event.thread, event.stack, kNone,
+                     event.is_free ? 4 : 3});
+  next_alloc_++;
+}
+
 void Decoder::resolve_one(const Memory& event) {
+  if (event.is_segment) return resolve_segment(event);
   auto live = live_.find(event.address);
   ResolvedMemory resolved{event.tick, event.address, -1, 0, -1, -1, event.thread, event.stack, kNone, event.is_free};
   int64_t change = 0;

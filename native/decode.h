@@ -99,6 +99,7 @@ class Decoder {
     uint32_t thread;
     uint32_t stack;
     bool is_free;
+    bool is_segment;
   };
 
   struct ResolvedMemory {
@@ -158,6 +159,7 @@ class Decoder {
   void resolve_ends(uint64_t before);
   void resolve_memory(uint64_t before);
   void resolve_one(const Memory& event);
+  void resolve_segment(const Memory& event);
   void add_old_blocks();
   uint32_t inline_name(const std::string& name, uint32_t kind);
   uint32_t inline_inputs(std::vector<uint64_t> words);
@@ -168,6 +170,7 @@ class Decoder {
   void emit(Batches& batches, uint64_t before);
   std::unique_ptr<Batch> ops_batch(const std::vector<char>& leaves);
   std::unique_ptr<Batch> allocs_batch();
+  std::unique_ptr<Batch> segments_batch();
   std::unique_ptr<Batch> moments_batch(const std::vector<Moment>& moments, bool flows);
   std::unique_ptr<Batch> counters_batch();
   void charge_parents(const std::vector<char>& leaves);
@@ -192,6 +195,7 @@ class Decoder {
   std::vector<Memory> memory_;
   std::vector<ResolvedMemory> allocs_;
   std::unordered_map<uint64_t, LiveBlock> live_;
+  std::unordered_map<uint64_t, int64_t> segments_;  // of a caching heap: bytes by address
   std::vector<LateEnd> late_ends_;
   std::vector<Moment> marks_;
   std::vector<Moment> flows_;

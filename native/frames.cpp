@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "recording.h"
-#include "spool.h"
 
 namespace torchreel {
 
@@ -52,11 +51,21 @@ void FrameTable::release() {
   for (auto& [code, kept] : codes) Py_DECREF(code);
 }
 
+void FrameTable::clear() {
+  {
+    std::lock_guard lock(mutex_);
+    stacks_.clear();
+    frames_.clear();
+    next_stack_ = 1;
+  }
+  release();
+}
+
 uint32_t FrameTable::frame(const std::string& file, int line, const std::string& function) {
   std::string key = file + '\0' + std::to_string(line) + '\0' + function;
   auto [known, added] = frames_.emplace(std::move(key), static_cast<uint32_t>(frames_.size()));
   if (added) {
-    spool_.define(layout::kFrameDef, Payload().u32(known->second).u32(line).text(file).text(function));
+    sink_.frame(known->second, line, file, function);
   }
   return known->second;
 }
@@ -78,7 +87,7 @@ uint32_t FrameTable::define(const Key& key, PyCodeObject* code, const _Py_CODEUN
   if (key.parent != 0 || !hides(file)) {
     if (stacks_.size() >= kMost) return key.parent;
     id = next_stack_++;
-    spool_.define(layout::kStackDef, Payload().u32(id).u32(key.parent).u32(frame(file, line, function)));
+    sink_.stack(id, key.parent, frame(file, line, function));
   }
   stacks_.emplace(key, id);
   return id;
@@ -96,11 +105,11 @@ uint32_t FrameTable::stack(uint32_t parent, PyCodeObject* code, const _Py_CODEUN
 
 namespace {
 
-uint32_t cached_stack(Stream* stream, uint32_t parent, const torchreel_frame* frame) {
+uint32_t cached_stack(StackCache& cache, FrameTable& table, uint32_t parent, const torchreel_frame* frame) {
   uint64_t hash = reinterpret_cast<uint64_t>(frame->prev_instr) * 0x9e3779b97f4a7c15 ^ parent * 0x165667b19e3779f9;
-  auto& entry = stream->stacks->entries[(hash >> 40) % StackCache::kEntries];
+  auto& entry = cache.entries[(hash >> 40) % StackCache::kEntries];
   if (entry.code != frame->code || entry.instr != frame->prev_instr || entry.parent != parent) {
-    uint32_t id = stream->recording->frames.stack(parent, frame->code, frame->prev_instr);
+    uint32_t id = table.stack(parent, frame->code, frame->prev_instr);
     entry = {frame->code, frame->prev_instr, parent, id};
   }
   return entry.id;
@@ -108,11 +117,10 @@ uint32_t cached_stack(Stream* stream, uint32_t parent, const torchreel_frame* fr
 
 }  // namespace
 
-uint64_t* put_stack(Stream* stream, uint64_t* at) {
-  StackCache* cache = stream->stacks;
+bool walk_stack(StackCache& cache, FrameTable& table, uint32_t& id) {
   // Asked anew each time: threads that come and go in C++ get another state at each visit to Python.
   PyThreadState* state = PyGILState_GetThisThreadState();
-  if (state == nullptr) return at;
+  if (state == nullptr) return false;
   const torchreel_frame* frames[StackCache::kDeepest];
   int depth = 0;
   const auto* frame = innermost_frame(state);
@@ -120,21 +128,25 @@ uint64_t* put_stack(Stream* stream, uint64_t* at) {
   while (frame != nullptr && is_incomplete(frame)) frame = frame->previous;
   for (; frame != nullptr && depth < StackCache::kDeepest; frame = frame->previous) frames[depth++] = frame;
   int same = 0;
-  int most = std::min(depth, cache->depth);
+  int most = std::min(depth, cache.depth);
   while (same < most) {
     // The address of an instruction tells its code, which is kept alive.
-    if (cache->levels[same].instr != frames[depth - 1 - same]->prev_instr) break;
+    if (cache.levels[same].instr != frames[depth - 1 - same]->prev_instr) break;
     same++;
   }
-  if (TORCHREEL_LIKELY(same == depth && depth == cache->depth)) return at;
-  uint32_t id = same == 0 ? 0 : cache->levels[same - 1].id;
+  id = same == 0 ? 0 : cache.levels[same - 1].id;
   for (int level = same; level < depth; level++) {
     const auto* caller = frames[depth - 1 - level];
-    id = cached_stack(stream, id, caller);
-    cache->levels[level] = {caller->prev_instr, id};
+    id = cached_stack(cache, table, id, caller);
+    cache.levels[level] = {caller->prev_instr, id};
   }
-  cache->depth = depth;
-  if (id == stream->stack) return at;
+  cache.depth = depth;
+  return true;
+}
+
+uint64_t* put_stack(Stream* stream, uint64_t* at) {
+  uint32_t id = 0;
+  if (!walk_stack(*stream->stacks, stream->recording->frames, id) || id == stream->stack) return at;
   stream->stack = id;
   *at++ = layout::kStack | static_cast<uint64_t>(id) << layout::kIdShift;
   return at;

@@ -14,11 +14,18 @@
 
 namespace torchreel {
 
-class Spool;
+// Where the definitions of frames and stacks go: each once, under the table's lock.
+class StackSink {
+ public:
+  virtual ~StackSink() = default;
+  virtual void frame(uint32_t id, int line, const std::string& file, const std::string& function) = 0;
+  // A stack is its caller's (0: none) and the frame that was called.
+  virtual void stack(uint32_t id, uint32_t parent, uint32_t frame) = 0;
+};
 
 class FrameTable {
  public:
-  explicit FrameTable(Spool& spool) : spool_(spool) {}
+  explicit FrameTable(StackSink& sink) : sink_(sink) {}
 
   // The id of the stack that `parent` becomes when it calls `code` and stands at `instr`. May take the GIL.
   uint32_t stack(uint32_t parent, PyCodeObject* code, const _Py_CODEUNIT* instr);
@@ -29,6 +36,10 @@ class FrameTable {
   void keep(PyCodeObject* code);
   // Lets go of all code objects. Needs the GIL.
   void release();
+  // Held by whoever defines a stack, and by a reader of what the sink was given.
+  std::mutex& mutex() { return mutex_; }
+  // Forgets all stacks and frames, and lets go of their code objects. Needs the GIL.
+  void clear();
 
  private:
   struct Key {
@@ -46,7 +57,7 @@ class FrameTable {
   uint32_t define(const Key& key, PyCodeObject* code, const _Py_CODEUNIT* instr);
   uint32_t frame(const std::string& file, int line, const std::string& function);
 
-  Spool& spool_;
+  StackSink& sink_;
   std::mutex mutex_;
   std::vector<std::string> hidden_;
   std::unordered_map<Key, uint32_t, Hash> stacks_;
@@ -73,6 +84,10 @@ struct StackCache {
   Level levels[kDeepest];
   Entry entries[kEntries];
 };
+
+// The calling thread's stack as an id of the table; the cache must be of this thread and this table. Sets `id` and
+// returns true if the thread runs Python. Does not require the GIL, but may take it.
+bool walk_stack(StackCache& cache, FrameTable& table, uint32_t& id);
 
 // Writes a kStack if the thread's stack is another than at its last event.
 uint64_t* put_stack(Stream* stream, uint64_t* at);

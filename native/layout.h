@@ -19,8 +19,8 @@
 //   kEnd                                                ends the innermost call of the thread
 //   kEndKeyed    key                                    ends the call with this key
 //   kStack       (no time; id is in bits 8 to 39)       the stack of all that follows
-//   kAlloc       address, bytes
-//   kFree        address
+//   kAlloc       address, bytes                         flags: 0 a block, 1 a segment of the caching heap
+//   kFree        address                                flags: as kAlloc
 //   kMark
 //   kFlow        flow id                                flags: 0 out, 1 in
 //   kCounters    as many values as there are counters   precedes the begin or end that it belongs to
@@ -102,6 +102,7 @@ enum Flag : uint64_t {
 };
 
 constexpr int kFlagShift = 4;
+constexpr uint64_t kSegmentFlag = 1;
 constexpr int kIdShift = 8;
 constexpr uint64_t kIdMask = 0xfffff;
 constexpr int kTicksShift = 28;

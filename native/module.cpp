@@ -10,6 +10,7 @@
 
 #include "allocator.h"
 #include "counters.h"
+#include "memory_module.h"
 #include "python_calls.h"
 #include "recorder.h"
 #include "recording.h"
@@ -185,6 +186,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("stop_emitting", &stop_emitting);
   module.def("counter_names", &counter_names);
   module.def("counter_problem", &counter_problem);
+  bind_memory(module);
   py::class_<Range>(module, "Range")
       .def(py::init<std::string>())
       .def("__enter__",

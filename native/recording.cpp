@@ -265,7 +265,12 @@ void Recording::run_flusher() {
 }
 
 Recording::Recording(RecordingOptions given)
-    : options(std::move(given)), spool(options.spool), names(spool), inputs(spool), frames(spool) {
+    : options(std::move(given)),
+      spool(options.spool),
+      names(spool),
+      inputs(spool),
+      stack_definitions(spool),
+      frames(stack_definitions) {
   frames.hide(options.hidden_files);
 }
 

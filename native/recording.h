@@ -30,6 +30,21 @@ struct RecordingOptions {
   std::vector<std::string> hidden_files;
 };
 
+// Frames and stacks as definitions of a spool.
+class SpoolStacks final : public StackSink {
+ public:
+  explicit SpoolStacks(Spool& spool) : spool_(spool) {}
+  void frame(uint32_t id, int line, const std::string& file, const std::string& function) override {
+    spool_.define(layout::kFrameDef, Payload().u32(id).u32(line).text(file).text(function));
+  }
+  void stack(uint32_t id, uint32_t parent, uint32_t frame) override {
+    spool_.define(layout::kStackDef, Payload().u32(id).u32(parent).u32(frame));
+  }
+
+ private:
+  Spool& spool_;
+};
+
 class Recording {
  public:
   explicit Recording(RecordingOptions options);
@@ -56,6 +71,7 @@ class Recording {
   Spool spool;
   NameTable names;
   InputsTable inputs;
+  SpoolStacks stack_definitions;
   FrameTable frames;
 
  private:

@@ -6,12 +6,14 @@ Each name is imported when it is first asked for: opening a reel needs no torch,
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from torchreel import errors
 from torchreel._version import __version__
 
 if TYPE_CHECKING:
+    from torchreel import allocator, memory
     from torchreel.analyze.averages import averages
     from torchreel.record import Recorder, RecordOptions, mark, range, record, schedule
     from torchreel.reel import Reel, load
@@ -21,10 +23,12 @@ __all__ = [
     "Recorder",
     "Reel",
     "__version__",
+    "allocator",
     "averages",
     "errors",
     "load",
     "mark",
+    "memory",
     "range",
     "record",
     "schedule",
@@ -43,7 +47,17 @@ _ROOMS = {
 }
 
 
+# Names that are rooms themselves.
+_MODULES = ("allocator", "memory")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"torchreel.{name}")
     if name not in _ROOMS:
         raise AttributeError(f"module 'torchreel' has no attribute {name!r}")
     return getattr(importlib.import_module(f"torchreel.{_ROOMS[name]}"), name)
+
+
+if os.environ.get("TORCHREEL_ALLOCATOR"):
+    importlib.import_module("torchreel.record.allocators").choose_by_environment()

@@ -56,6 +56,7 @@ class ScriptCommand(click.Command):
 @click.option("--counters", metavar="NAME,...", help="Hardware counters per op: cycles,instructions ...")
 @click.option("--ring", metavar="SIZE", help="Keep only the last of it, in this much memory: 64MB.")
 @click.option("--emit", type=click.Choice(("itt", "nvtx")), help="Also emit ops as ranges for VTune or Nsight.")
+@click.option("--allocator", type=click.Choice(("system", "caching")), help="Where CPU tensors get their memory.")
 @click.option("--no-children", is_flag=True, help="Do not record child processes.")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -74,6 +75,8 @@ def command(output: Path | None, force: bool, module: str | None, script: tuple[
         a module; where each byte was allocated
     torchreel record --ring 64MB train.py
         a flight recorder: only the last moments are kept
+    torchreel record --memory --allocator caching train.py
+        freed CPU memory is kept for the next tensor, which makes many programs faster
     torchreel record --counters cycles,instructions train.py
         hardware counters of each op (see torchreel doctor)
     """
@@ -118,7 +121,12 @@ def _options(given: dict[str, Any]) -> RecordOptions:
         parts |= {part: True for part in PARTS if part != "python"}
     counters = tuple(name.strip() for name in (given["counters"] or "").split(",") if name.strip())
     return RecordOptions(
-        **parts, counters=counters, ring=given["ring"], emit=given["emit"], children=not given["no_children"]
+        **parts,
+        counters=counters,
+        ring=given["ring"],
+        emit=given["emit"],
+        allocator=given["allocator"],
+        children=not given["no_children"],
     )
 
 

@@ -48,8 +48,8 @@ def _categorized() -> Iterator[tuple[torch.Tensor, str]]:
         yield tensor, ""
 
 
-def define_old_blocks() -> None:
-    """Tell the recording, which has begun, of every CPU block that is alive."""
+def living_blocks() -> Iterator[tuple[int, int, str]]:
+    """Address, bytes and category of every CPU block that is alive, whose free will be seen from now on."""
     seen: set[int] = set()
     for tensor, category in _categorized():
         try:
@@ -63,4 +63,10 @@ def define_old_blocks() -> None:
             continue
         seen.add(address)
         if _core.adopt_storage(storage._cdata):
-            _core.define_old_block(address, storage.nbytes(), category)
+            yield address, storage.nbytes(), category
+
+
+def define_old_blocks() -> None:
+    """Tell the recording, which has begun, of every CPU block that is alive."""
+    for address, size, category in living_blocks():
+        _core.define_old_block(address, size, category)

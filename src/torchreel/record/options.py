@@ -46,6 +46,8 @@ class RecordOptions:
     """The signal on which a flight recorder dumps; None for none."""
     emit: str | None = None
     """Emit each op as a range of 'itt' or 'nvtx' too."""
+    allocator: str | None = None
+    """'caching' for torchreel's caching allocator of CPU tensors, 'system' for torch's own; None: leave it as it is."""
     children: bool = True
     """Record child processes too, each as a process of its own."""
     optimizer_steps: bool = True
@@ -57,6 +59,8 @@ class RecordOptions:
         object.__setattr__(self, "counters", tuple(self.counters))
         if self.ring is not None and self.ring_bytes < SMALLEST_RING:
             raise OptionError(f"A ring of {self.ring!r} is too small to hold anything: give it at least 1MiB.")
+        if self.allocator not in (None, "system", "caching"):
+            raise OptionError(f"allocator={self.allocator!r} is not known: it is 'caching' or 'system'.")
         if self.emit not in (None, "itt", "nvtx"):
             raise OptionError(f"emit={self.emit!r} is not known: it is 'itt' or 'nvtx'.")
 

@@ -16,6 +16,7 @@ import torch
 
 from torchreel import _core
 from torchreel.record import rpc
+from torchreel.record.allocators import choose_allocator
 from torchreel.record.modules import ModuleNames
 from torchreel.record.old_blocks import define_old_blocks
 from torchreel.record.options import RecordOptions
@@ -75,6 +76,8 @@ def _runner_files() -> list[str]:
 
 def begin(directory: Path | None, options: RecordOptions) -> None:
     """Switch the recorder on; without a directory, as a flight recorder."""
+    if options.allocator is not None:
+        choose_allocator(options.allocator)
     native = {
         "spool": "" if directory is None else str(directory / spool.DIRECTORY),
         "process": json.dumps(describe_process()),

@@ -1,0 +1,90 @@
+"""The caching allocator for CPU tensors: freed memory is kept for the next tensor."""
+
+from __future__ import annotations
+
+from torchreel import _core
+from torchreel.errors import OptionError, RecorderError
+from torchreel.record.allocators import DECAY_SECONDS, choose_allocator
+from torchreel.record.options import parse_size
+
+# Names of torch.cuda.memory_stats, and how each is made of the heap's counters: current, all that came, all that went.
+_PER_POOL = {
+    "allocation": ("allocs", "frees"),
+    "allocated_bytes": ("alloc_bytes", "free_bytes"),
+    "requested_bytes": ("requested", "freed_requested"),
+    "segment": ("segment_allocs", "segment_frees"),
+}
+
+
+def use_caching_allocator(
+    enabled: bool = True, *, huge_pages: bool = True, thread_caches: bool = True, decay: float = DECAY_SECONDS
+) -> None:
+    """Take the memory of new CPU tensors from a cache of freed memory, in all threads, from now on.
+
+    huge_pages     ask for huge pages for segments of 20 MiB and more
+    thread_caches  keep freed blocks of up to 1 MiB with the thread that freed them, up to 8 MiB of them
+    decay          seconds after which unused pages go back to the system; 0: never, until empty_cache()
+
+    use_caching_allocator(False) lets new tensors come from the system again; those of the cache go back to it.
+    """
+    name = "caching" if enabled else "system"
+    choose_allocator(name, huge_pages=huge_pages, thread_caches=thread_caches, decay=decay)
+
+
+def empty_cache() -> int:
+    """Give unused memory of the caching allocator back to the system. Returns the bytes that went."""
+    return _core.empty_cache()
+
+
+def set_limit(limit: int | str | None) -> None:
+    """The most that the caching allocator may reserve: bytes, a text like "8GiB", or None for no limit.
+
+    A tensor that does not fit raises torch.OutOfMemoryError, which names the largest holders.
+    """
+    if not _core.caches_allocations():
+        raise RecorderError(
+            "A limit needs the caching allocator: call torchreel.memory.use_caching_allocator() before set_limit()."
+        )
+    size = 0 if limit is None else parse_size(limit)
+    if limit is not None and size < 2 * 2**20:
+        raise OptionError(f"A limit of {limit!r} holds no segment: give at least 2MiB, or None for no limit.")
+    _core.set_limit(size)
+
+
+def memory_stats() -> dict[str, int]:
+    """Counters of the caching allocator under the names of torch.cuda.memory_stats, as far as the CPU has them.
+
+    `allocated_bytes` counts whole blocks, `requested_bytes` what was asked for. Peaks are since the start, or since
+    reset_peak_memory_stats().
+    """
+    heap = _core.heap_stats()
+    pools = {"small_pool": heap["small"], "large_pool": heap["large"]}
+    stats: dict[str, int] = {}
+    for name, (came, went) in _PER_POOL.items():
+        for pool, counts in pools.items():
+            stats[f"{name}.{pool}.current"] = counts[came] - counts[went]
+            stats[f"{name}.{pool}.allocated"] = counts[came]
+            stats[f"{name}.{pool}.freed"] = counts[went]
+        for part in ("current", "allocated", "freed"):
+            stats[f"{name}.all.{part}"] = sum(stats[f"{name}.{pool}.{part}"] for pool in pools)
+    for name, counter in (
+        ("reserved_bytes", "reserved"),
+        ("inactive_split", "free_split_blocks"),
+        ("inactive_split_bytes", "free_split"),
+    ):
+        for pool, counts in pools.items():
+            stats[f"{name}.{pool}.current"] = counts[counter]
+        stats[f"{name}.all.current"] = sum(counts[counter] for counts in pools.values())
+    stats["allocated_bytes.all.peak"] = heap["peak_allocated"]
+    stats["reserved_bytes.all.peak"] = heap["peak_reserved"]
+    stats["thread_cached_bytes"] = heap["thread_cached"]
+    stats["purged_bytes"] = heap["purged"]
+    stats["num_alloc_retries"] = heap["retries"]
+    stats["num_ooms"] = heap["ooms"]
+    stats["limit"] = heap["limit"]
+    return dict(sorted(stats.items()))
+
+
+def reset_peak_memory_stats() -> None:
+    """Let the peaks of memory_stats() begin anew, at what is in use now."""
+    _core.reset_peaks()
