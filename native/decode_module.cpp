@@ -1,7 +1,9 @@
 // The binding of the decoder, torchreel._decode: it translates, and does nothing else. It needs no torch.
 #include <pybind11/pybind11.h>
+#include <sys/stat.h>
 
 #include "decode.h"
+#include "pickle.h"
 
 namespace py = pybind11;
 using namespace torchreel;
@@ -39,10 +41,28 @@ py::dict to_dict(Batches batches) {
   return result;
 }
 
+PickleBytes pickle_bytes(const py::object& source) {
+  if (!py::isinstance<py::int_>(source)) {
+    std::string_view data = py::cast<std::string_view>(py::cast<py::bytes>(source));
+    return {data.data(), data.size()};
+  }
+  int file = py::cast<int>(source);
+  struct stat status{};
+  if (fstat(file, &status) != 0) throw PickleError("the file cannot be read");
+  return {file, static_cast<uint64_t>(status.st_size)};
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_decode, module) {
   py::register_exception<SpoolError>(module, "SpoolError");
+  auto pickle_error = py::register_exception<PickleError>(module, "PickleError");
+  py::register_exception<TruncatedPickleError>(module, "TruncatedPickleError", pickle_error);
+  py::register_exception<RefusedPickleError>(module, "RefusedPickleError", pickle_error);
+  module.def(
+      "read_pickle",
+      [](const py::object& source) { return py::reinterpret_steal<py::object>(read_pickle(pickle_bytes(source))); },
+      py::arg("source"));
   py::class_<Batch>(module, "Batch")
       .def(
           "__arrow_c_array__", [](Batch& batch, const py::object&) { return to_arrow(batch); },

@@ -1,6 +1,18 @@
-"""The typed face of the native decoder of spools. Needs neither torch nor a recorder."""
+"""The typed face of the native decoder of spools and pickles. Needs neither torch nor a recorder."""
 
 class SpoolError(Exception): ...
+
+class PickleError(Exception):
+    """The bytes are not a pickle."""
+
+class TruncatedPickleError(PickleError):
+    """... because their end is missing."""
+
+class RefusedPickleError(PickleError):
+    """They are a pickle of more than plain values."""
+
+def read_pickle(source: bytes | int) -> object:
+    """The value of a pickle of plain values: of bytes, or of a file by its descriptor. Executes nothing."""
 
 class Batch:
     """Columns that Arrow takes over: pyarrow.record_batch(batch). Once."""

@@ -7,6 +7,10 @@
     │   │   └── TruncatedReelError    ... because its end is missing
     │   ├── NewerReelError        written by a later torchreel than this one
     │   └── ReelExistsError       a recording would overwrite another
+    ├── SnapshotError             a file of a memory snapshot cannot be used
+    │   ├── NotASnapshotError     the path holds something else, or nothing
+    │   └── CorruptSnapshotError  the file holds bytes or values that make no sense
+    │       └── TruncatedSnapshotError    ... because its end is missing
     ├── RecorderError             recording cannot start, go on or stop
     │   ├── AlreadyRecordingError one recorder at a time
     │   └── UnavailableError      an option needs what this machine does not have
@@ -43,6 +47,22 @@ class NewerReelError(ReelError):
 
 class ReelExistsError(ReelError):
     """A recording would overwrite another one."""
+
+
+class SnapshotError(TorchreelError):
+    """A file of a memory snapshot cannot be used."""
+
+
+class NotASnapshotError(SnapshotError):
+    """The path holds something else, or nothing."""
+
+
+class CorruptSnapshotError(SnapshotError):
+    """The file holds bytes or values that make no sense."""
+
+
+class TruncatedSnapshotError(CorruptSnapshotError):
+    """The end of the file is missing."""
 
 
 class RecorderError(TorchreelError):
