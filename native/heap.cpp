@@ -33,7 +33,8 @@ uint64_t coarse_ms() {
   return static_cast<uint64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// Classes: every 64 bytes up to 1 KiB, then four per doubling, up to 1 MiB. Sizes include the header.
+// Classes: every 64 bytes up to 1 KiB, then four per doubling, up to 1 MiB. Sizes are without the header, so that a power
+// of two wastes nothing.
 constexpr int kClasses = 16 + 10 * 4 + 1;
 
 int class_of(size_t size) {
@@ -48,7 +49,7 @@ size_t class_size(int size_class) {
   if (size_class <= 16) return static_cast<size_t>(size_class) * 64;
   int above = size_class - 17;
   size_t base = size_t(1) << (10 + above / 4);
-  return base + (base >> 2) * (above % 4 + 1);
+  return std::min(base + (base >> 2) * (above % 4 + 1), kLargestSmall - kHeader);
 }
 
 // The next block in a thread's cache stands in the data of the one before.
@@ -147,7 +148,7 @@ Block* Heap::allocate(size_t bytes) {
   size_t size = round_up(bytes, 64) + kHeader;
   if (size < bytes) return nullptr;
   bool small = size <= kLargestSmall;
-  int size_class = small ? class_of(size) : 0;
+  int size_class = small ? class_of(size - kHeader) : 0;
   Block* block = nullptr;
   auto* cache = static_cast<ThreadCache*>(thread_cache);
   if (small) {
@@ -164,7 +165,7 @@ Block* Heap::allocate(size_t bytes) {
       count_alloc(block->size);
       return block;
     }
-    size = class_size(size_class);
+    size = class_size(size_class) + kHeader;
   }
   std::lock_guard lock(mutex_);
   block = take(size, small);
