@@ -17,6 +17,7 @@ from torchreel.analyze.memory_phases import (
     LOADING,
     OPTIMIZER,
     OTHER,
+    PREPARATION,
     RECOMPUTE,
     Phases,
 )
@@ -45,11 +46,12 @@ def categories(history: History, phases: Phases, steps: Steps) -> Ints:
     decide(OPTIMIZER, outlives, OPTIMIZER_STATE)
     decide(BACKWARD, outlives, GRADIENT)
     decide(RECOMPUTE, outlives, ACTIVATION)
-    decide(CONSTRUCTION, kept | ((blocks.end >= forward) & (forward < count)), PARAMETER)
+    reaches_forward = (forward < count) & (blocks.end >= forward)
+    decide(CONSTRUCTION, kept | reaches_forward, PARAMETER)
+    decide(PREPARATION, kept | reaches_forward, OPTIMIZER_STATE)
     # A forward pass that no backward pass follows is one without gradients, or the last of the recording.
     followed = backward < count
     decide(FORWARD, np.where(followed, blocks.end >= backward, outlives | kept), ACTIVATION)
-    reaches_forward = (forward < count) & (blocks.end >= forward)
     decide(LOADING, reaches_forward | kept, INPUT)
     if not phases.by_calls:
         # Without calls, the computation of the loss is known by where it stands: between a forward and a backward pass.
@@ -57,7 +59,7 @@ def categories(history: History, phases: Phases, steps: Steps) -> Ints:
         decide(OTHER, loss & (blocks.end >= backward), ACTIVATION)
     decide(OTHER, reaches_forward & _short(history, phases, steps) & (blocks.start != OLD), INPUT)
     decide(OTHER, ~reaches_forward & ~kept & (forward < count) & (blocks.start != OLD), TEMPORARY)
-    for phase in (OPTIMIZER, BACKWARD, RECOMPUTE, CONSTRUCTION, FORWARD, LOADING):
+    for phase in (OPTIMIZER, BACKWARD, RECOMPUTE, CONSTRUCTION, PREPARATION, FORWARD, LOADING):
         decide(phase, always, TEMPORARY)
 
     recorded = translate(blocks.category, history.categories, {name: n for n, name in enumerate(CATEGORIES)})

@@ -11,7 +11,9 @@ import numpy as np
 from torchreel.analyze.memory_categories import CATEGORIES, categories
 from torchreel.analyze.memory_columns import NOTHING, Ints, rows_of
 from torchreel.analyze.memory_history import OLD, History, histories
-from torchreel.analyze.memory_phases import BACKWARD, Phases, phases
+from torchreel.analyze.memory_phases import BACKWARD, Phases
+from torchreel.analyze.memory_phases_by_calls import phases_by_calls
+from torchreel.analyze.memory_phases_by_stacks import phases_by_stacks, phases_of_blocks
 from torchreel.analyze.memory_run import Run
 from torchreel.analyze.memory_steps import Steps, steps
 from torchreel.errors import OptionError
@@ -40,7 +42,10 @@ class DeviceMemory:
 
     @functools.cached_property
     def phases(self) -> Phases:
-        return phases(self.run, self.history)
+        by_stack = phases_of_blocks(self.run, self.history)
+        if (self.history.blocks.op != NOTHING).any() and len(self.run.calls):
+            return phases_by_calls(self.run.calls, self.history, by_stack)
+        return phases_by_stacks(self.run, self.history, by_stack)
 
     @functools.cached_property
     def steps(self) -> Steps:
@@ -79,7 +84,8 @@ class DeviceMemory:
             stack = np.where(backward, forward, stack)
         without = self._without_stack()
         keys = np.where(stack == NOTHING, without, 2 * stack + backward)
-        texts = {_OLD: OLDER, _ENGINE: "(backward, no Python frames)", _NONE: "(no stack)"}
+        older = OLDER if self.history.allocs else "(no stack)"
+        texts = {_OLD: older, _ENGINE: "(backward, no Python frames)", _NONE: "(no stack)"}
         return _labels(
             keys, lambda key: texts[key] if key < 0 else f"{'backward of ' * (key % 2)}{stacks.line(key // 2).text}"
         )

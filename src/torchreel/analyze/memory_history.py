@@ -120,6 +120,10 @@ class History:
         """The blocks that live after an event, by number."""
         return np.flatnonzero((self.blocks.start <= position) & (self.blocks.end > position))
 
+    def positions(self, times: Ints) -> Ints:
+        """The first event at or after each time."""
+        return np.searchsorted(self.times, times, side="left")
+
     def time_of(self, position: int) -> int | None:
         """When an event happened; the beginning of the history for OLD."""
         if self.start_ns is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +39,17 @@ class Run:
     def annotations(self) -> pa.Table:
         table = self._table("annotations")
         return table if table["time_ns"].null_count else table.sort_by("time_ns")
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the allocators, by name."""
+        found = {}
+        for row in self._table("settings").to_pylist():
+            try:
+                found[str(row["name"])] = json.loads(row["value"] or "null")
+            except (ValueError, RecursionError):
+                continue  # not what torch writes
+        return found
 
     @functools.cached_property
     def _modules(self) -> tuple[Ints, list[str]]:

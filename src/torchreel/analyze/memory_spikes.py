@@ -40,8 +40,7 @@ class Spike:
 def spikes(memory: DeviceMemory) -> list[Spike]:
     """The highest spike of each line that makes any; the highest first."""
     level = memory.history.allocated
-    width = _width(memory)
-    above = level - _slide(_slide(level, width, np.minimum), width, np.maximum)
+    above = level - level_without_spikes(memory)
     least = max(_NOTABLE * int(level.max()), 1)
     highest: dict[str, Spike] = {}
     for first, last in _regions(above, least):
@@ -52,6 +51,12 @@ def spikes(memory: DeviceMemory) -> list[Spike]:
         best = spike if known is None else known
         highest[name] = Spike(**{**best.__dict__, "times": times})
     return list(highest.values())
+
+
+def level_without_spikes(memory: DeviceMemory) -> Ints:
+    """The level of allocated memory, with all that is narrower than the window cut off."""
+    level, width = memory.history.allocated, _width(memory)
+    return _slide(_slide(level, width, np.minimum), width, np.maximum)
 
 
 def _width(memory: DeviceMemory) -> int:

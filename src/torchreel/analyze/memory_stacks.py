@@ -23,7 +23,8 @@ USER, LIBRARY, TORCH, NATIVE = range(4)
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _TORCH = re.compile(r"[/\\]torch[/\\](_\w+\.py|(nn|optim|autograd|utils|amp|cuda|distributed|_\w+)[/\\])")
 _TORCH_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]torch[/\\]")
-_PYTHON_ITSELF = re.compile(r"^<frozen|[/\\]lib[/\\]python3\.\d+[/\\]|\\Lib\\")
+_TYPED_IN = ("<stdin>", "<ipython-input")
+_PYTHON_ITSELF = re.compile(r"[/\\]lib[/\\]python3\.\d+[/\\]|\\Lib\\")
 _OPERATOR = re.compile(r"\bat::_ops::(\w+)::")
 _OVERLOAD = re.compile(r"(_[A-Z]\w*|_out|_dim|_int|_dim_\w+|_memory_format|_generator|_names|_dtype\w*)$")
 _EMPTY = re.compile(r"^(empty|resize|_reshape_alias|as_strided|new_empty)")
@@ -65,6 +66,8 @@ def frame_of(file: str, line: int, function: str) -> Frame:
     """A frame, with what it is judged by its path."""
     if not file.endswith((".py", ".pyx", ".ipynb")) and not file.startswith("<"):
         kind = NATIVE
+    elif file.startswith("<") and not file.startswith(_TYPED_IN):
+        kind = TORCH  # <frozen ...>, and code that a library wrote
     elif _TORCH_INSTALLED.search(file) or (_TORCH.search(file) and not _INSTALLED.search(file)):
         kind = TORCH
     elif _INSTALLED.search(file):
@@ -89,8 +92,9 @@ class Stacks:
         return len(self.id)
 
     def rows(self, ids: Ints) -> Ints:
-        """Places of stacks by their ids, or NOTHING."""
-        return rows_of(self.id, ids)
+        """Places of stacks by their ids, or NOTHING; a stack without frames is none."""
+        rows = rows_of(self.id, ids)
+        return np.where(np.append(self._depths, 0)[rows] > 0, rows, NOTHING)
 
     def having(self, chosen: Mask) -> Mask:
         """Whether each stack has one of the chosen frames."""

@@ -26,7 +26,7 @@ class Steps:
 
     ends: Ints  # positions, sorted
     first: int  # the number of the first step
-    source: str  # what they are, in words
+    source: str  # what ends each of them, in words; empty for recorded steps
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -61,7 +61,7 @@ def _recorded(run: Run, history: History) -> Steps | None:
     if table.num_rows < _FEWEST:
         return None
     ends = ints(table, "end_ns")[:-1]
-    return Steps(_positions(history, ends), int(ints(table, "step")[0]), "steps of the recording")
+    return Steps(_positions(history, ends), int(ints(table, "step")[0]), "")
 
 
 def _annotated(run: Run, history: History) -> Steps | None:

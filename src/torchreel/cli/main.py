@@ -20,6 +20,7 @@ COMMANDS = {
     "record": "torchreel.cli.record",
     "report": "torchreel.cli.report",
     "sql": "torchreel.cli.sql",
+    "memory": "torchreel.cli.memory",
     "export": "torchreel.cli.export",
     "doctor": "torchreel.cli.doctor",
 }
