@@ -52,7 +52,8 @@ __thread uint32_t segment_stack __attribute__((tls_model("initial-exec"))) = 0;
 void tell_segment(Segment& segment, bool allocated) {
   uint32_t now = taps.load(std::memory_order_relaxed);
   char* address = segment.address + kHeader;  // blocks are shown by their data, and so is their segment
-  if (now & kHistory) {
+  // A history that began while this thread was on its way here: the segment is as old as the history.
+  if ((now & kHistory) && Gate::mine()) {
     History& history = History::get();
     if (allocated) {
       segment.stack = segment_stack;
@@ -69,6 +70,7 @@ void tell_segment(Segment& segment, bool allocated) {
 // What is left to try: give back all that is cached. Then tell everybody, and raise.
 [[noreturn]] void out_of_memory(size_t bytes, uint32_t stack) {
   Heap& heap = Heap::get();
+  heap.count_oom();
   size_t allocated = heap.allocated();
   size_t available = available_bytes();
   std::string message = describe_out_of_memory(bytes, available);
@@ -91,7 +93,13 @@ Block* take_block(size_t bytes, uint32_t now, uint32_t stack) {
   return block;
 }
 
+// A thread's first event finds its name, which runs Python: not under the heap's lock, where a segment is told of.
+void open_stream_of_events(uint32_t now) {
+  if (now & kEvents) (void)writable_stream();
+}
+
 void* allocate_cached(size_t bytes, uint32_t now) {
+  open_stream_of_events(now);
   uint32_t stack = now & kHistory ? History::get().stack_of_alloc() : 0;
   Block* block = take_block(bytes, now, stack);
   if (TORCHREEL_UNLIKELY(block == nullptr)) {
@@ -165,8 +173,9 @@ class FrontAllocator final : public c10::Allocator {
       return inner->allocate(bytes);
     } catch (const c10::Error&) {
       if (now & kHistory) {
+        uint32_t stack = History::get().stack_of_alloc();
         std::lock_guard told(Heap::get().gate);
-        History::get().write(Action::kOom, available_bytes(), bytes, 0);
+        History::get().write(Action::kOom, available_bytes(), bytes, stack);
       }
       if (auto observer = oom_observer.load()) observer(bytes, Heap::get().allocated(), available_bytes());
       throw;
@@ -209,7 +218,8 @@ void set_tap(uint32_t tap, bool on) {
 
 void watch_allocations(bool on) {
   set_tap(kEvents, on);
-  if (!on || Heap::get().allocated() == 0) return;
+  if (!on) return;
+  open_stream_of_events(kEvents);
   // Segments that are there already: as if they were made now.
   Heap::get().visit(
       [](Segment& segment) { write_alloc(segment.address + kHeader, segment.size, layout::kSegmentFlag); });
@@ -221,6 +231,11 @@ void cache_allocations(bool on) {
 }
 
 bool caches_allocations() { return taps.load() & kCaching; }
+
+size_t empty_cache() {
+  open_stream_of_events(taps.load(std::memory_order_relaxed));
+  return Heap::get().empty_cache();
+}
 
 void keep_history(bool on) { set_tap(kHistory, on); }
 

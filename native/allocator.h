@@ -17,6 +17,8 @@ void watch_allocations(bool on);
 // from.
 void cache_allocations(bool on);
 bool caches_allocations();
+// Gives what the heap does not use back to the system, and returns the bytes that went.
+size_t empty_cache();
 
 // From now on allocs and frees are written to the history, which has been started.
 void keep_history(bool on);

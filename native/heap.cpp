@@ -33,8 +33,8 @@ uint64_t coarse_ms() {
   return static_cast<uint64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
 
-// Classes: every 64 bytes up to 1 KiB, then four per doubling, up to 1 MiB. Sizes are without the header, so that a power
-// of two wastes nothing.
+// Classes: every 64 bytes up to 1 KiB, then four per doubling, up to 1 MiB. Sizes are without the header, so that a
+// power of two wastes nothing.
 constexpr int kClasses = 16 + 10 * 4 + 1;
 
 int class_of(size_t size) {
@@ -67,8 +67,10 @@ void mark_owned(uint8_t* bits, const char* address, size_t size, bool on) {
   }
 }
 
+// Without MAP_NORESERVE: the system refuses at once what it could never hold, and the program gets an error instead of
+// being killed when it writes.
 void* map_pages(size_t bytes) {
-  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return pages == MAP_FAILED ? nullptr : pages;
 }
 
@@ -82,9 +84,20 @@ char* map_aligned(size_t bytes) {
   return address;
 }
 
+// Counters of a thread: written by it alone, read by whoever asks for stats.
+template <class Counter>
+void add(Counter& counter, Counter bytes) {
+  __atomic_store_n(&counter, counter + bytes, __ATOMIC_RELAXED);
+}
+template <class Counter>
+Counter read(const Counter& counter) {
+  return __atomic_load_n(&counter, __ATOMIC_RELAXED);
+}
+
 }  // namespace
 
-// Written by its own thread alone, read by whoever asks for stats.
+__thread bool Gate::mine_ __attribute__((tls_model("initial-exec"))) = false;
+
 struct Heap::ThreadCache {
   Block* first[kClasses] = {};
   uint16_t blocks[kClasses] = {};
@@ -117,6 +130,7 @@ Heap& Heap::get() {
 void Heap::configure(const HeapOptions& options) {
   std::lock_guard lock(mutex_);
   options_ = options;
+  thread_caches_.store(options.thread_caches, std::memory_order_relaxed);
   if (owned_ == nullptr) {
     owned_ = static_cast<uint8_t*>(map_pages(kPages / 8));
     if (owned_ == nullptr) throw std::bad_alloc();
@@ -156,12 +170,12 @@ Block* Heap::allocate(size_t bytes) {
     if (cache != nullptr && (block = cache->first[size_class]) != nullptr) {
       cache->first[size_class] = following(block);
       cache->blocks[size_class]--;
-      cache->bytes -= block->size;
+      add(cache->bytes, -block->size);
       block->requested = bytes;
       block->state.store(BlockState::kActive, std::memory_order_relaxed);
-      cache->counts.allocs++;
-      cache->counts.alloc_bytes += block->size;
-      cache->counts.requested += bytes;
+      add(cache->counts.allocs, uint64_t{1});
+      add(cache->counts.alloc_bytes, block->size);
+      add(cache->counts.requested, bytes);
       count_alloc(block->size);
       return block;
     }
@@ -169,10 +183,7 @@ Block* Heap::allocate(size_t bytes) {
   }
   std::lock_guard lock(mutex_);
   block = take(size, small);
-  if (block == nullptr) {
-    stats_.ooms++;
-    return nullptr;
-  }
+  if (block == nullptr) return nullptr;
   block->size_class = static_cast<uint8_t>(size_class);
   block->requested = bytes;
   block->state.store(BlockState::kActive, std::memory_order_relaxed);
@@ -188,19 +199,19 @@ void Heap::free(Block* block) {
   allocated_.fetch_sub(block->size, std::memory_order_relaxed);
   int size_class = block->size_class;
   auto* cache = static_cast<ThreadCache*>(thread_cache);
-  if (size_class != 0 && options_.thread_caches) {
+  if (size_class != 0 && thread_caches_.load(std::memory_order_relaxed)) {
     if (__builtin_expect(cache == nullptr, 0)) cache = make_cache();
     if (cache != nullptr) {
       if (__builtin_expect(cache->epoch != flush_epoch_.load(std::memory_order_relaxed), 0)) flush(*cache);
-      cache->counts.frees++;
-      cache->counts.free_bytes += block->size;
-      cache->counts.freed_requested += block->requested;
+      add(cache->counts.frees, uint64_t{1});
+      add(cache->counts.free_bytes, block->size);
+      add(cache->counts.freed_requested, block->requested);
       if (cache->blocks[size_class] < kMostCachedBlocks && cache->bytes + block->size <= kMostCachedBytes) {
         block->state.store(BlockState::kCached, std::memory_order_relaxed);
         following(block) = cache->first[size_class];
         cache->first[size_class] = block;
         cache->blocks[size_class]++;
-        cache->bytes += block->size;
+        add(cache->bytes, block->size);
         return;
       }
       std::lock_guard lock(mutex_);
@@ -244,12 +255,13 @@ void Heap::retire(ThreadCache* cache) {
 }
 
 Segment* Heap::map_segment(size_t size, bool small) {
-  bool over = limit_ != 0 && reserved_ + size > limit_;
+  size_t limit = this->limit();
+  bool over = limit != 0 && reserved_ + size > limit;
   char* address = over ? nullptr : map_aligned(size);
   if (address == nullptr) {
     stats_.retries++;
     release_free_segments(kNow);
-    if (limit_ != 0 && reserved_ + size > limit_) return nullptr;
+    if (limit != 0 && reserved_ + size > limit) return nullptr;
     address = map_aligned(size);
     if (address == nullptr) return nullptr;
   }
@@ -408,9 +420,11 @@ size_t Heap::empty_cache() {
   return released + purge_old(kNow);
 }
 
-void Heap::set_limit(size_t bytes) {
+void Heap::set_limit(size_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+
+void Heap::count_oom() {
   std::lock_guard lock(mutex_);
-  limit_ = bytes;
+  stats_.ooms++;
 }
 
 HeapStats Heap::stats() {
@@ -418,13 +432,13 @@ HeapStats Heap::stats() {
   HeapStats result = stats_;
   for (const ThreadCache* cache : caches_) {
     const auto& counts = cache->counts;
-    result.small.allocs += counts.allocs;
-    result.small.frees += counts.frees;
-    result.small.alloc_bytes += counts.alloc_bytes;
-    result.small.free_bytes += counts.free_bytes;
-    result.small.requested += counts.requested;
-    result.small.freed_requested += counts.freed_requested;
-    result.cached += cache->bytes;
+    result.small.allocs += read(counts.allocs);
+    result.small.frees += read(counts.frees);
+    result.small.alloc_bytes += read(counts.alloc_bytes);
+    result.small.free_bytes += read(counts.free_bytes);
+    result.small.requested += read(counts.requested);
+    result.small.freed_requested += read(counts.freed_requested);
+    result.cached += read(cache->bytes);
   }
   for (auto* free_blocks : {&small_, &large_}) {
     for (const Block* block : *free_blocks) {
@@ -436,7 +450,7 @@ HeapStats Heap::stats() {
   }
   result.allocated = allocated_.load(std::memory_order_relaxed);
   result.peak_allocated = peak_allocated_.load(std::memory_order_relaxed);
-  result.limit = limit_;
+  result.limit = limit();
   return result;
 }
 

@@ -72,6 +72,26 @@ struct HeapStats {
   uint64_t retries = 0, ooms = 0, limit = 0;
 };
 
+// Held around an alloc or free together with what is written about it, so that a reader who holds it finds the heap
+// and the history of it in agreement. Taken before the heap's own lock.
+class Gate {
+ public:
+  void lock() {
+    mutex_.lock();
+    mine_ = true;
+  }
+  void unlock() {
+    mine_ = false;
+    mutex_.unlock();
+  }
+  // Whether the calling thread holds it.
+  static bool mine() { return mine_; }
+
+ private:
+  std::mutex mutex_;
+  static __thread bool mine_ __attribute__((tls_model("initial-exec")));
+};
+
 class Heap {
  public:
   // Told of every segment, under the heap's lock; must not allocate tensors or take the GIL.
@@ -89,7 +109,9 @@ class Heap {
   size_t empty_cache();
   // 0 for none. Counts the bytes of segments.
   void set_limit(size_t bytes);
-  size_t limit() const { return limit_; }
+  size_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  // An error was raised for want of memory.
+  void count_oom();
   HeapStats stats();
   void reset_peaks();
   size_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
@@ -108,9 +130,7 @@ class Heap {
     return bits != nullptr && page < kPages && (__atomic_load_n(&bits[page >> 3], __ATOMIC_RELAXED) >> (page & 7) & 1);
   }
 
-  // Held around an alloc or free together with what is written about it, so that a reader who holds it finds the heap
-  // and the history of it in agreement. Taken before the heap's own lock.
-  std::mutex gate;
+  Gate gate;
 
   void prepare_fork();
   void after_fork(bool child);
@@ -152,12 +172,13 @@ class Heap {
   std::mutex purge_mutex_;  // one purge at a time; taken before the gate
   std::mutex mutex_;
   HeapOptions options_;
+  std::atomic<bool> thread_caches_{true};
   FreeSet small_, large_;
   std::set<Segment*, ByAddress> segments_;
   std::vector<ThreadCache*> caches_;
   HeapStats stats_;
   size_t reserved_ = 0;
-  size_t limit_ = 0;
+  std::atomic<size_t> limit_{0};
   SegmentObserver observer_ = nullptr;
   std::atomic<uint64_t> flush_epoch_{0};  // caches of an older epoch empty themselves
   std::atomic<uint64_t> allocated_{0}, peak_allocated_{0};

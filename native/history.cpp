@@ -42,7 +42,7 @@ ThreadHistory* this_thread() {
 void HistoryRing::reset(uint64_t most) {
   chunks_.clear();
   most_ = std::max<uint64_t>(most, 1);
-  count_ = 0;
+  count_ = events_ = 0;
 }
 
 std::vector<HistoryEntry> HistoryRing::entries() const {
@@ -87,23 +87,32 @@ void History::clear() {
   loose_.clear();
   frames_.clear();
   stacks_.clear();
+  clear_annotations();
+  std::lock_guard lock(text_mutex_);
+  native_.clear();
+  native_ids_.clear();
+}
+
+void History::clear_annotations() {
   std::lock_guard lock(text_mutex_);
   annotations_.clear();
   next_annotation_ = lost_annotations_ = 0;
-  native_.clear();
-  native_ids_.clear();
 }
 
 void History::start(const HistoryOptions& options, bool forget) {
   on_.store(false);
   std::lock_guard told(Heap::get().gate);
+  bool anew = forget || began_.tick == 0;
   bool same_ring = options_.events == options.events && options_.max_entries == options.max_entries;
-  if (forget || began_.tick == 0) {
+  if (anew) {
+    began_ = moment(CLOCK_REALTIME);  // before the clearing: what is kept is later than this
     clear();
-    began_ = moment(CLOCK_REALTIME);
   }
   options_ = options;
-  if (forget || !same_ring || began_.tick == 0) ring_.reset(options.events ? options.max_entries : 1);
+  if (anew || !same_ring) {
+    ring_.reset(options.events ? options.max_entries : 1);
+    clear_annotations();
+  }
   on_.store(true);
 }
 
@@ -155,11 +164,12 @@ const std::vector<void*>* History::native_of(uint32_t stack, uint32_t& python) c
 }
 
 void History::write(Action action, uint64_t address, uint64_t size, uint32_t stack) {
-  bool wanted = options_.keeps(action) || (action == Action::kFreeRequested && options_.keeps(Action::kFreeCompleted));
-  if (!options_.events || !wanted) return;
+  int events = options_.keeps(action);
+  if (action == Action::kFreeRequested) events += options_.keeps(Action::kFreeCompleted);
+  if (!options_.events || events == 0) return;
   ThreadHistory* mine = thread_history;
   if (options_.context < HistoryOptions::Context::kAlloc) stack = 0;
-  ring_.push({ticks(), address, size, stack, mine != nullptr ? mine->metadata : 0, action});
+  ring_.push({ticks(), address, size, stack, mine != nullptr ? mine->metadata : 0, action}, events);
 }
 
 void History::loose_alloc(void* address, size_t size, uint32_t stack) {

@@ -49,13 +49,16 @@ struct HistoryEntry {
 class HistoryRing {
  public:
   void reset(uint64_t most);
-  void push(const HistoryEntry& entry) {
+  // `events`: how many of torch's the entry stands for.
+  void push(const HistoryEntry& entry, int events) {
     uint64_t at = count_ < most_ ? count_ : count_ % most_;
     if (at / kChunk >= chunks_.size()) chunks_.push_back(std::make_unique<HistoryEntry[]>(kChunk));
     chunks_[at / kChunk][at % kChunk] = entry;
     count_++;
+    events_ += events;
   }
-  uint64_t lost() const { return count_ > most_ ? count_ - most_ : 0; }
+  // Of all that was pushed, what is no longer held too.
+  uint64_t events() const { return events_; }
   std::vector<HistoryEntry> entries() const;
 
  private:
@@ -63,6 +66,7 @@ class HistoryRing {
   std::vector<std::unique_ptr<HistoryEntry[]>> chunks_;
   uint64_t most_ = 1;
   uint64_t count_ = 0;
+  uint64_t events_ = 0;
 };
 
 struct Annotation {
@@ -142,8 +146,14 @@ class History {
   FrameTable& frames() { return frames_; }
   std::mutex& text_mutex() { return text_mutex_; }
 
-  void prepare_fork() { text_mutex_.lock(); }
-  void after_fork() { text_mutex_.unlock(); }
+  void prepare_fork() {
+    frames_.mutex().lock();
+    text_mutex_.lock();
+  }
+  void after_fork() {
+    text_mutex_.unlock();
+    frames_.mutex().unlock();
+  }
 
  private:
   struct NativeStack {
@@ -156,6 +166,7 @@ class History {
   uint32_t with_native(uint32_t python);
   uint32_t text(const std::string& text);
   void clear();
+  void clear_annotations();
 
   HistoryOptions options_;
   std::atomic<bool> on_{false};

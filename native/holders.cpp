@@ -103,6 +103,7 @@ std::string describe_out_of_memory(size_t bytes, size_t available) {
   std::lock_guard told(heap.gate);
   bool lines = false;
   auto largest = holders();
+  std::scoped_lock defined(History::get().frames().mutex(), History::get().text_mutex());
   if (!largest.empty()) text += " The largest holders:";
   for (const Holder& holder : largest) {
     std::string line = holder.stack != 0 ? line_of(holder.stack) : "";

@@ -108,7 +108,7 @@ void bind_memory(py::module_& module) {
   module.def("caches_allocations", &caches_allocations);
   module.def("empty_cache", [] {
     py::gil_scoped_release nogil;
-    return Heap::get().empty_cache();
+    return empty_cache();
   });
   module.def("set_limit", [](size_t bytes) { Heap::get().set_limit(bytes); });
   module.def("heap_stats", &heap_stats);

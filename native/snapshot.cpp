@@ -36,7 +36,7 @@ struct SegmentCopy {
 struct Copy {
   std::vector<SegmentCopy> segments;
   std::vector<HistoryEntry> entries;
-  uint64_t lost = 0;
+  uint64_t events = 0;  // of all that was kept, and that which was overwritten
   bool loose = false;
 };
 
@@ -63,7 +63,7 @@ Copy copy_state() {
   });
   std::sort(copy.segments.begin(), copy.segments.end(), [](auto& a, auto& b) { return a.address < b.address; });
   copy.entries = history.ring().entries();
-  copy.lost = history.ring().lost();
+  copy.events = history.ring().events();
   uint64_t active = 0;
   for (const auto& segment : copy.segments) {
     for (const auto& block : segment.blocks) active += block.active ? block.size : 0;
@@ -257,7 +257,7 @@ class SnapshotWriter {
     }
     uint64_t most = options.events ? options.max_entries : 1;
     size_t first = shown.size() > most ? shown.size() - most : 0;
-    lost_ = copy_.lost + first;
+    lost_ = copy_.events - std::min<uint64_t>(copy_.events, shown.size() - first);
     out_.open_list();
     for (size_t i = first; i < shown.size(); i++) write_entry(*shown[i].first, shown[i].second);
     out_.close_list();
@@ -321,6 +321,11 @@ class SnapshotWriter {
         [&] { out_.real(limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total)); });
     one("lost_events", [&] { out_.integer(static_cast<int64_t>(lost_)); });
     one("notes", [&] {
+      if (!history_.on() && !caches_allocations()) {
+        return out_.text(
+            "Of the system's allocator nothing is known without a history: call torchreel.memory.record_history() "
+            "before.");
+      }
       if (!copy_.loose) return out_.none();
       out_.text(
           caches_allocations()

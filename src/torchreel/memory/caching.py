@@ -14,6 +14,8 @@ _PER_POOL = {
     "requested_bytes": ("requested", "freed_requested"),
     "segment": ("segment_allocs", "segment_frees"),
 }
+# More than any machine has.
+_MOST_BYTES = 2**62
 
 
 def use_caching_allocator(
@@ -45,7 +47,10 @@ def set_limit(limit: int | str | None) -> None:
         raise RecorderError(
             "A limit needs the caching allocator: call torchreel.memory.use_caching_allocator() before set_limit()."
         )
-    size = 0 if limit is None else parse_size(limit)
+    try:
+        size = 0 if limit is None else min(parse_size(limit), _MOST_BYTES)
+    except OverflowError:
+        size = _MOST_BYTES
     if limit is not None and size < 2 * 2**20:
         raise OptionError(f"A limit of {limit!r} holds no segment: give at least 2MiB, or None for no limit.")
     _core.set_limit(size)

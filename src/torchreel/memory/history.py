@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 
 import torch
@@ -18,6 +19,7 @@ _CONTEXTS = (None, "state", "alloc", "all")
 
 OutOfMemoryCallback = Callable[[str, int, int, int], object]
 _oom_callbacks: list[OutOfMemoryCallback] = []
+_calling_back = threading.local()
 
 
 def record_history(
@@ -82,6 +84,8 @@ def set_metadata(text: str) -> None:
     """A text that is kept with every later event of this thread; "" for none."""
     if not isinstance(text, str):
         raise OptionError(f"set_metadata takes a text, not {type(text).__name__}.")
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()  # halves of surrogate pairs are in no file
     _core.set_memory_metadata(text)
     if torch.cuda.is_available():
         torch.cuda.memory._set_memory_metadata(text)
@@ -104,8 +108,14 @@ def on_out_of_memory(callback: OutOfMemoryCallback) -> None:
 
 
 def _call_back(asked: int, allocated: int, free: int) -> None:
-    for callback in list(_oom_callbacks):
-        try:
-            callback("cpu", asked, allocated, free)
-        except Exception:
-            sys.excepthook(*sys.exc_info())
+    if getattr(_calling_back, "now", False):
+        return  # a callback that finds no memory itself
+    _calling_back.now = True
+    try:
+        for callback in list(_oom_callbacks):
+            try:
+                callback("cpu", asked, allocated, free)
+            except Exception:
+                sys.excepthook(*sys.exc_info())
+    finally:
+        _calling_back.now = False

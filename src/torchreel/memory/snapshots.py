@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from torchreel import _core
-from torchreel.errors import OptionError
+from torchreel.errors import OptionError, RecorderError
 
 Snapshot = dict[str, Any]
 
@@ -41,9 +42,10 @@ def dump(path: str | os.PathLike[str]) -> None:
     try:
         part.write_bytes(content)
         part.replace(target)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise RecorderError(f"The snapshot cannot be written to {target}: {error.strerror}.") from None
 
 
 def _with_cuda(cpu: Snapshot) -> Snapshot:
