@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
+from torchreel.cli.main import COMMANDS
 
 Torchreel = Callable[..., Outcome]
 
@@ -29,10 +30,10 @@ def test_help_names_every_command(torchreel: Torchreel) -> None:
     outcome = torchreel("--help")
     assert outcome.code == 0
     commands = [line.split()[0] for line in outcome.out.partition("Commands:\n")[2].splitlines()]
-    assert commands == ["record", "report", "sql", "export", "doctor"]
+    assert commands == list(COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["record", "report", "sql", "export", "doctor"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples(torchreel: Torchreel, command: str) -> None:
     outcome = torchreel(command, "--help")
     assert outcome.code == 0

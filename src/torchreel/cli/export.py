@@ -18,6 +18,7 @@ TARGETS = {
     "perfetto": (".pftrace", "open it at https://ui.perfetto.dev"),
     "speedscope": (".speedscope.json", "open it at https://www.speedscope.app"),
     "stacks": (".stacks.txt", "draw it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app"),
+    "snapshot": (".pickle", "drop it on https://docs.pytorch.org/memory_viz, or run python -m torch.cuda._memory_viz"),
 }
 
 
@@ -38,6 +39,8 @@ def command(reel: str, target: str, output: Path | None, force: bool) -> None:
         run.speedscope.json, flame graphs for https://www.speedscope.app
     torchreel export run.reel --to stacks && flamegraph.pl run.stacks.txt > run.svg
         folded stacks, one line each with its self time
+    torchreel export run.reel --to snapshot -o memory.pickle
+        its memory, as torch.cuda.memory._dump_snapshot writes it; JSON if the name ends in .json
     """
     from torchreel.export import export
     from torchreel.reel import load

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchreel.errors import OptionError
-from torchreel.export import chrome, perfetto, speedscope, stacks
+from torchreel.export import chrome, perfetto, snapshot, speedscope, stacks
 from torchreel.export.output import Progress
 from torchreel.export.stacks import write_stacks
 from torchreel.reel import Reel
@@ -20,6 +20,7 @@ FORMATS: dict[str, Callable[[Reel, Path, Progress], None]] = {
     "perfetto": perfetto.write,
     "speedscope": speedscope.write,
     "stacks": stacks.write,
+    "snapshot": snapshot.write,
 }
 
 

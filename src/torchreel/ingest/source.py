@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,35 +20,43 @@ from torchreel.reel.meta import write_meta
 from torchreel.reel.write import write_process
 
 
-def import_snapshot(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> None:
-    """Make a reel of a memory snapshot. Nothing is written if the file cannot be used."""
+def import_snapshot(path: str | os.PathLike[str], output: str | os.PathLike[str], replace: bool = False) -> None:
+    """Make a reel of a memory snapshot; with `replace`, in the place of an older reel.
+
+    Nothing is written if the file cannot be used, and an older reel stays until the new one is complete.
+    """
     path, output = Path(path), Path(output)
-    if output.exists():
+    if os.path.lexists(output) and not replace:
         raise ReelExistsError(f"{output} already exists and is not overwritten: give another name, or remove it first.")
-    write_reel(output, read_snapshot(path), path.name)
-
-
-def write_reel(output: Path, tables: dict[str, pa.Table], source: str) -> None:
-    """Write the tables of one snapshot as a reel; `source` is the name of its file."""
+    tables = read_snapshot(path)
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
-        output.mkdir(parents=True)
-        write_process(output / PROCESS, tables)
-        write_meta(
-            output,
-            {
-                "torchreel": __version__,
-                "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                "state": "closed",
-                "root": PROCESS,
-                "source": {"file": source, "kind": "memory snapshot"},
-            },
-        )
-    except FileExistsError:
-        raise ReelExistsError(f"{output} already exists and is not overwritten: give another name.") from None
+        write_reel(part, tables, path.name)
+        if replace and output.is_dir() and not output.is_symlink():
+            shutil.rmtree(output)
+        part.rename(output)
     except OSError as error:
         raise TorchreelError(
             f"{output} could not be written ({error.strerror or error}): make room, or choose another path."
         ) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_reel(output: Path, tables: dict[str, pa.Table], source: str) -> None:
+    """Write the tables of one snapshot as a reel; `source` is the name of its file."""
+    output.mkdir(parents=True)
+    write_process(output / PROCESS, tables)
+    write_meta(
+        output,
+        {
+            "torchreel": __version__,
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "state": "closed",
+            "root": PROCESS,
+            "source": {"file": source, "kind": "memory snapshot"},
+        },
+    )
 
 
 @contextmanager
