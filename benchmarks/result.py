@@ -36,17 +36,17 @@ class Goal:
 
 @dataclass(frozen=True)
 class Result:
-    """One line of a table. Without a goal it is there to be known."""
+    """One line of a table. Without a goal it is there to be known; what was not measured says why."""
 
     what: str
-    measured: Spread
+    measured: Spread | None
     goal: Goal | None = None
     unit: str = ""
     detail: str = ""
 
     @property
     def verdict(self) -> str:
-        if self.goal is None:
+        if self.goal is None or self.measured is None:
             return ""
         return "met" if self.goal.met(self.measured.median) else "missed"
 
@@ -56,6 +56,8 @@ class Result:
         if self.goal is not None:
             goal = f"{'at least' if self.goal.at_least else 'at most'} {number(self.goal.limit, self.unit)}"
         measured = self.measured
+        if measured is None:
+            return [self.what, goal, "not measured", "", self.verdict, self.detail]
         spread = f"{number(measured.low)} to {number(measured.high)}, n = {measured.count}"
         if measured.count == 1:
             spread = "n = 1"
@@ -66,8 +68,9 @@ class Result:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Result:
-        goal = values["goal"]
-        return cls(**{**values, "measured": Spread(**values["measured"]), "goal": Goal(**goal) if goal else None})
+        goal, measured = values["goal"], values["measured"]
+        spread = Spread(**measured) if measured else None
+        return cls(**{**values, "measured": spread, "goal": Goal(**goal) if goal else None})
 
 
 HEADERS = ["what", "goal", "measured", "quartiles", "verdict", "detail"]
