@@ -1,4 +1,4 @@
-"""Builds the two extensions: _core against the installed torch, _decode against nothing but Python."""
+"""Builds the extensions: _core against the installed torch, _decode and _allocator against nothing but Python."""
 
 import os
 import subprocess
@@ -40,6 +40,20 @@ DECODE = [
     "inputs_text.cpp",
     "pickle.cpp",
 ]
+ALLOCATOR = [
+    "allocator_module.cpp",
+    "correction.cpp",
+    "expandable.cpp",
+    "gpu.cpp",
+    "memory_stats.cpp",
+    "program.cpp",
+    "recorded_gpu.cpp",
+    "recorded_lessons.cpp",
+    "recorded_run.cpp",
+    "release.cpp",
+    "simulator.cpp",
+    "start_state.cpp",
+]
 
 
 def sources(names: list[str]) -> list[str]:
@@ -60,14 +74,17 @@ EXTENSIONS = [
         extra_compile_args={"cxx": CXX},
         depends=[str(path) for path in Path("native").glob("*.h")],
     ),
-    Extension(
-        "torchreel._decode",
-        sources(DECODE),
-        # pybind11 is headers only, and torch carries a copy.
-        include_dirs=TORCH_INCLUDES,
-        extra_compile_args={"cxx": CXX},
-        depends=[str(path) for path in Path("native").glob("*.h")],
-        language="c++",
+    *(
+        Extension(
+            name,
+            sources(files),
+            # pybind11 is headers only, and torch carries a copy.
+            include_dirs=TORCH_INCLUDES,
+            extra_compile_args={"cxx": CXX},
+            depends=[str(path) for path in Path("native").glob("*.h")],
+            language="c++",
+        )
+        for name, files in (("torchreel._decode", DECODE), ("torchreel._allocator", ALLOCATOR))
     ),
 ]
 

@@ -1,0 +1,137 @@
+// How the simulator gives memory back to the device.
+#include "simulator.h"
+
+namespace torchreel {
+
+void Simulator::empty_cache() { release_cached(); }
+
+void Simulator::release_cached() {
+  stats_.num_sync_all_streams++;
+  gpu_.synchronize(*this);
+  for (PoolPair* owner : gpu_.released_pools(*this)) {
+    const bool is_default = owner->large.owner == 0;
+    release_pool(is_default ? owner->large : owner->small);
+    release_pool(is_default ? owner->small : owner->large);
+  }
+}
+
+void Simulator::release_pool(Pool& pool) {
+  for (Block* block : cached_victims(pool)) {
+    if (block->segment->expandable()) {
+      unmap(block);
+    } else {
+      release_segment(block);
+    }
+  }
+}
+
+// Segments that are one free block, then the free blocks of expandable segments with whole pages in them.
+std::vector<Block*> Simulator::cached_victims(Pool& pool) {
+  std::vector<Block*> segments;
+  std::vector<Block*> expandable;
+  for (const FreeKey& key : pool.free) {
+    if (key.block->segment->expandable()) {
+      const auto [begin, end] = whole_pages(key.block);
+      if (begin < end) expandable.push_back(key.block);
+    } else if (!key.block->is_split()) {
+      segments.push_back(key.block);
+    }
+  }
+  if (learns_ties_) {
+    gpu_.arrange(segments);
+    gpu_.arrange(expandable);
+  }
+  segments.insert(segments.end(), expandable.begin(), expandable.end());
+  return segments;
+}
+
+void Simulator::release_segment(Block* block) {
+  Pool& pool = *block->pool;
+  stats_.num_device_free++;
+  record(Action::kSegmentFree, block->address, block->size, block->stream, &pool);
+  gpu_.free(*block);
+  stats_.segment.remove(pool.small, 1);
+  stats_.reserved_bytes.remove(pool.small, static_cast<int64_t>(block->size));
+  if (rules_.oversize(block->size)) stats_.oversize_segments.remove(1);
+  pool.erase(block);
+  remove_segment(block->segment);
+  arena_.drop(block);
+}
+
+// One block that is large enough, else the largest ones of the stream until they are. Empty: there are not enough.
+std::vector<Block*> Simulator::oversize_victims(const Request& request) {
+  if (rules_.max_split == kUnlimited) return {};
+  FreeSet& free = request.pool->free;
+  const uint64_t wanted = std::max(request.size, rules_.max_split);
+  auto it = request.pool->first(request.stream, wanted);
+  if (it != free.end() && it->stream == request.stream && !it->block->segment->expandable()) return {it->block};
+  std::vector<Block*> victims;
+  uint64_t bytes = 0;
+  while (bytes < wanted && it != free.begin()) {
+    --it;
+    if (!rules_.oversize(it->size) || it->stream != request.stream) break;
+    if (it->block->segment->expandable()) continue;
+    victims.push_back(it->block);
+    bytes += it->size;
+  }
+  return victims;
+}
+
+bool Simulator::release_oversize(const Request& request) {
+  const uint64_t wanted = std::max(request.size, rules_.max_split);
+  uint64_t bytes = 0;
+  for (Block* block : oversize_victims(request)) {
+    bytes += block->size;
+    release_segment(block);
+  }
+  return bytes >= wanted && bytes > 0;
+}
+
+// The unsplit blocks of the default large pool that are at least of average age, again and again.
+std::vector<std::vector<Block*>> Simulator::garbage_rounds() {
+  Pool& pool = pools_[0]->large;
+  std::vector<Block*> left;
+  int64_t total_age = 0;
+  int64_t count = 0;
+  for (const FreeKey& key : pool.free) {
+    if (key.block->is_split()) continue;
+    total_age += pool.age(key.block);
+    count++;
+    if (!key.block->segment->expandable()) left.push_back(key.block);
+  }
+  std::vector<std::vector<Block*>> rounds;
+  while (count > 0) {
+    const double average = static_cast<double>(total_age) / static_cast<double>(count);
+    std::vector<Block*> round;
+    std::vector<Block*> younger;
+    for (Block* block : left) {
+      if (static_cast<double>(pool.age(block)) < average) {
+        younger.push_back(block);
+        continue;
+      }
+      round.push_back(block);
+      total_age -= pool.age(block);
+      count--;
+    }
+    if (round.empty()) break;
+    left = std::move(younger);
+    rounds.push_back(std::move(round));
+  }
+  return rounds;
+}
+
+void Simulator::collect_garbage() {
+  const uint64_t wanted = gpu_.garbage(*this);
+  if (wanted == 0) return;
+  uint64_t bytes = 0;
+  for (auto& round : garbage_rounds()) {
+    if (bytes >= wanted) break;
+    if (learns_ties_) gpu_.arrange(round);
+    for (Block* block : round) {
+      bytes += block->size;
+      release_segment(block);
+    }
+  }
+}
+
+}  // namespace torchreel

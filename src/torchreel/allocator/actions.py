@@ -1,0 +1,22 @@
+"""The actions of an allocator's history as the native model numbers them."""
+
+from __future__ import annotations
+
+ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "free",
+    "empty_cache",
+    "release_pool",
+    "other",
+)
+CODES = {name: code for code, name in enumerate(ACTIONS)}
+ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, OOM = range(8)
+FREE, EMPTY_CACHE, RELEASE_POOL, OTHER = range(8, 12)
+SEGMENT_EVENTS = (SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
