@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -52,6 +52,10 @@ def record_history(
         raise OptionError(f"stacks={stacks!r} is not known: it is 'python' or 'all'.")
     if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 1:
         raise OptionError(f"max_entries={max_entries!r} is not a number of events: give at least 1.")
+    if isinstance(skip_actions, str):
+        raise OptionError(f"skip_actions={skip_actions!r} is a text: give a list of actions, like [{skip_actions!r}].")
+    if not isinstance(skip_actions, Iterable):
+        raise OptionError(f"skip_actions={skip_actions!r} is not a list of actions.")
     for action in skip_actions:
         if action not in _ACTIONS and action not in _CUDA_ACTIONS:
             known = ", ".join((*_ACTIONS, *_CUDA_ACTIONS))

@@ -56,7 +56,7 @@ def living_blocks() -> Iterator[tuple[int, int, str]]:
             if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
                 continue
             storage = tensor.untyped_storage()
-            address = storage.data_ptr()
+            address = torch._C._data_address(tensor)  # data_ptr() would end the sharing of a copy-on-write tensor
         except (RuntimeError, NotImplementedError):
             continue  # a tensor without storage: fake, functional, a subclass that refuses
         if address == 0 or address in seen:
