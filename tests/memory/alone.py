@@ -1,4 +1,4 @@
-"""Tests in a process of their own: once switched, the allocator of CPU tensors is another for the rest of the process."""
+"""Tests in a process of their own: once switched, the allocator of CPU tensors stays so until the process ends."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def assert_tiled(snapshot: Snapshot) -> None:
         for block in segment["blocks"]:
             assert block["address"] == address
             assert block["state"] in ("active_allocated", "inactive")
-            assert 0 < block["size"] and block["requested_size"] <= block["size"]
+            assert block["size"] > 0 and block["requested_size"] <= block["size"]
             address += block["size"]
         assert address == end
         used = [block for block in segment["blocks"] if block["state"] == "active_allocated"]

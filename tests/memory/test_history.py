@@ -29,7 +29,8 @@ def place(entry: dict[str, Any]) -> tuple[str, int]:
 
 
 def actions(of: int | None = None) -> list[str]:
-    return [event["action"] for event in trace(memory.snapshot()) if of is None or event["size"] == of]
+    events = [event for event in trace(memory.snapshot()) if of is None or event["size"] == of]
+    return [event["action"] for event in events if of is None or event["action"] != "snapshot"]
 
 
 def test_a_tensor_is_an_alloc_a_free_requested_and_a_free_completed() -> None:
