@@ -15,6 +15,7 @@ from torchreel.analyze.memory_phases import (
     CONSTRUCTION,
     FORWARD,
     LOADING,
+    MOVING,
     OPTIMIZER,
     OTHER,
     PREPARATION,
@@ -48,6 +49,7 @@ def categories(history: History, phases: Phases, steps: Steps) -> Ints:
     decide(RECOMPUTE, outlives, ACTIVATION)
     reaches_forward = (forward < count) & (blocks.end >= forward)
     decide(CONSTRUCTION, kept | reaches_forward, PARAMETER)
+    decide(MOVING, kept | reaches_forward, PARAMETER)
     decide(PREPARATION, kept | reaches_forward, OPTIMIZER_STATE)
     # A forward pass that no backward pass follows is one without gradients, or the last of the recording.
     followed = backward < count
@@ -59,7 +61,7 @@ def categories(history: History, phases: Phases, steps: Steps) -> Ints:
         decide(OTHER, loss & (blocks.end >= backward), ACTIVATION)
     decide(OTHER, reaches_forward & _short(history, phases, steps) & (blocks.start != OLD), INPUT)
     decide(OTHER, ~reaches_forward & ~kept & (forward < count) & (blocks.start != OLD), TEMPORARY)
-    for phase in (OPTIMIZER, BACKWARD, RECOMPUTE, CONSTRUCTION, PREPARATION, FORWARD, LOADING):
+    for phase in (OPTIMIZER, BACKWARD, RECOMPUTE, CONSTRUCTION, MOVING, PREPARATION, FORWARD, LOADING):
         decide(phase, always, TEMPORARY)
 
     recorded = translate(blocks.category, history.categories, {name: n for n, name in enumerate(CATEGORIES)})

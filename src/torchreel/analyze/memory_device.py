@@ -44,7 +44,7 @@ class DeviceMemory:
     def phases(self) -> Phases:
         by_stack = phases_of_blocks(self.run, self.history)
         if (self.history.blocks.op != NOTHING).any() and len(self.run.calls):
-            return phases_by_calls(self.run.calls, self.history, by_stack)
+            return phases_by_calls(self.run, self.history, by_stack)
         return phases_by_stacks(self.run, self.history, by_stack)
 
     @functools.cached_property

@@ -85,8 +85,8 @@ def _known(memory: DeviceMemory, by: str, block: int) -> str | None:
 
 def _open_range(run: Run, history: History, time: int) -> str | None:
     """The range that began last of those that were open."""
-    calls = run.calls
-    ranges = np.flatnonzero(calls.of_kind("range") & (calls.start <= time) & (time < calls.end))
+    calls, ranges = run.calls, run.ranges
+    ranges = ranges[(calls.start[ranges] <= time) & (time < calls.end[ranges])]
     if len(ranges):
         return calls.names[int(calls.name[ranges[calls.start[ranges].argmax()]])]
     return _open_annotation(run, time)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from torchreel.analyze.memory_columns import Ints
 
-# A module's construction, an optimizer's preparation, the loading of data ... Recomputing is forward within backward.
-OTHER, CONSTRUCTION, PREPARATION, LOADING, FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER, WORKSPACE = range(9)
-PHASES = (None, "construction", "construction", "data loading", "forward", "backward", "backward", "optimizer", None)
+# A module's construction, the moving of its parameters, an optimizer's preparation, the loading of data ... Recomputing
+# is forward within backward. Aside is what belongs to none: workspaces of libraries, buffers of modules.
+OTHER, CONSTRUCTION, MOVING, PREPARATION, LOADING, FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER, ASIDE = range(10)
+_MAKING = ("construction",) * 3
+PHASES = (None, *_MAKING, "data loading", "forward", "backward", "backward", "optimizer", None)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,24 @@ import numpy as np
 from torchreel.analyze.memory_calls import Calls
 from torchreel.analyze.memory_columns import NOTHING, Ints, rows_of
 from torchreel.analyze.memory_history import OLD, History
-from torchreel.analyze.memory_phases import BACKWARD, FORWARD, LOADING, OPTIMIZER, OTHER, RECOMPUTE, Phases
+from torchreel.analyze.memory_parameters import became_parameters
+from torchreel.analyze.memory_phases import (
+    ASIDE,
+    BACKWARD,
+    CONSTRUCTION,
+    FORWARD,
+    LOADING,
+    OPTIMIZER,
+    OTHER,
+    RECOMPUTE,
+    Phases,
+)
+from torchreel.analyze.memory_run import Run
 
 
-def phases_by_calls(calls: Calls, history: History, by_stack: Ints) -> Phases:
+def phases_by_calls(run: Run, history: History, by_stack: Ints) -> Phases:
     """The phases of a history whose events know their calls; `by_stack` has what stacks tell of each block."""
+    calls = run.calls
     blocks = history.blocks
     row = rows_of(calls.id, blocks.op)
     backward = calls.of_kind("backward") | calls.named("autograd::engine::evaluate_function")
@@ -42,8 +55,13 @@ def phases_by_calls(calls: Calls, history: History, by_stack: Ints) -> Phases:
     known = row != NOTHING
     # What no call tells, the stack may: data and constructors, and a forward pass whose modules were not recorded.
     told_by_stack = by_stack <= (LOADING if calls.of_kind("module").any() else FORWARD)
+    phase_of_block = np.where(known & (phase[row] != OTHER), phase[row], np.where(told_by_stack, by_stack, OTHER))
+    parameters = became_parameters(run, history)
+    if parameters.any():
+        phase_of_block[phase_of_block == CONSTRUCTION] = ASIDE  # buffers
+        phase_of_block[parameters & ((phase_of_block == ASIDE) | (phase_of_block == OTHER))] = CONSTRUCTION
     return Phases(
-        phase=np.where(known & (phase[row] != OTHER), phase[row], np.where(told_by_stack, by_stack, OTHER)),
+        phase=phase_of_block,
         over=np.where(known, history.positions(over)[row], history.events),
         call_over=np.where(known & (outer_call[row] != NOTHING), history.positions(calls.end)[outer_call[row]], OLD),
         forward_starts=np.sort(history.positions(calls.start[roots])),

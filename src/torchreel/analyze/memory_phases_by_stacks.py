@@ -9,7 +9,7 @@ import numpy as np
 
 from torchreel.analyze.memory_columns import Ints, Mask, ints, texts
 from torchreel.analyze.memory_history import OLD, History
-from torchreel.analyze.memory_phases import BACKWARD, FORWARD, OTHER, RECOMPUTE, WORKSPACE, Phases
+from torchreel.analyze.memory_phases import ASIDE, BACKWARD, FORWARD, OTHER, RECOMPUTE, Phases
 from torchreel.analyze.memory_run import Run
 from torchreel.analyze.memory_stack_phases import phase_of_stacks
 
@@ -18,7 +18,7 @@ def phases_by_stacks(run: Run, history: History, phase: Ints) -> Phases:
     """The phases of a history without calls; `phase` is that of each block."""
     blocks, count = history.blocks, history.events
     order = np.argsort(blocks.start, kind="stable")
-    order = order[(blocks.start[order] != OLD) & (phase[order] != WORKSPACE)]
+    order = order[(blocks.start[order] != OLD) & (phase[order] != ASIDE)]
     start = blocks.start[order]
     kind = np.where(phase[order] == RECOMPUTE, BACKWARD, phase[order])
     changes = np.ones(len(order), bool)

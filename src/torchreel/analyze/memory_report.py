@@ -14,6 +14,7 @@ from torchreel.analyze.memory_history import OLD, History
 from torchreel.analyze.memory_holders import holders
 from torchreel.analyze.memory_leaks import Leaks, leaks
 from torchreel.analyze.memory_peak import Moment, Peaks, moment, peaks
+from torchreel.analyze.memory_phases import BACKWARD
 from torchreel.analyze.memory_spikes import Spike, level_without_spikes, spikes
 from torchreel.reel import Reel
 
@@ -56,6 +57,7 @@ class MemoryReport:
     older_blocks: int  # of these, those that are older than the history
     older_bytes: int
     has_stacks: bool
+    has_backward: bool  # whether a backward pass was seen
     by: str
     holders: pa.Table  # at the peak of allocated memory, else at the end
     categories: pa.Table
@@ -166,6 +168,7 @@ def memory_report(memory: DeviceMemory, by: str = "stack") -> MemoryReport:
         older_blocks=len(old),
         older_bytes=int(history.blocks.size[old].sum()),
         has_stacks=bool((history.blocks.stack >= 0).any()),
+        has_backward=bool((memory.phases.phase == BACKWARD).any()),
         by=by,
         holders=holders(memory, by, position),
         categories=holders(memory, "category", position),

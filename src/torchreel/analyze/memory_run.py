@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +27,11 @@ class Run:
     @functools.cached_property
     def calls(self) -> Calls:
         return calls_of(self.reel, self.process)
+
+    @functools.cached_property
+    def ranges(self) -> Ints:
+        """The places among the calls of the user's ranges."""
+        return np.flatnonzero(self.calls.of_kind("range"))
 
     @functools.cached_property
     def stacks(self) -> Stacks:

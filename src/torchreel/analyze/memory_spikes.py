@@ -42,15 +42,11 @@ def spikes(memory: DeviceMemory) -> list[Spike]:
     level = memory.history.allocated
     above = level - level_without_spikes(memory)
     least = max(_NOTABLE * int(level.max()), 1)
-    highest: dict[str, Spike] = {}
+    regions: dict[str, list[tuple[int, int]]] = {}
     for first, last in _regions(above, least):
-        spike = _spike(memory, above, first, last)
-        name = spike.lines[0][0] if spike.lines else ""
-        known = highest.get(name)
-        times = 1 if known is None else known.times + 1
-        best = spike if known is None else known
-        highest[name] = Spike(**{**best.__dict__, "times": times})
-    return list(highest.values())
+        lines = _lines(memory, above, first, last)
+        regions.setdefault(lines[0][0] if lines else "", []).append((first, last))
+    return [_spike(memory, above, *found[0], len(found)) for found in regions.values()]
 
 
 def level_without_spikes(memory: DeviceMemory) -> Ints:
@@ -88,9 +84,12 @@ def _regions(above: Ints, least: float) -> list[tuple[int, int]]:
     return [(int(firsts[n]), int(lasts[n])) for n in order]
 
 
-def _spike(memory: DeviceMemory, above: Ints, first: int, last: int) -> Spike:
-    history = memory.history
-    place = first + int(above[first : last + 1].argmax())
+def _top(above: Ints, first: int, last: int) -> int:
+    return first + int(above[first : last + 1].argmax())
+
+
+def _spike(memory: DeviceMemory, above: Ints, first: int, last: int, times: int) -> Spike:
+    history, place = memory.history, _top(above, first, last)
     start, end = history.time_of(first - 1), history.time_of(last)
     return Spike(
         bytes=int(above[place]),
@@ -99,21 +98,22 @@ def _spike(memory: DeviceMemory, above: Ints, first: int, last: int) -> Spike:
         duration_ns=None if start is None or end is None else end - start,
         events=last - first + 1,
         at_peak=bool(history.allocated[place] == history.allocated.max()),
-        lines=_lines(memory, place - 1, first - 1, last, int(above[place])),
-        times=1,
+        lines=_lines(memory, above, first, last),
+        times=times,
     )
 
 
-def _lines(memory: DeviceMemory, position: int, first: int, last: int, height: int) -> tuple[tuple[str, int], ...]:
+def _lines(memory: DeviceMemory, above: Ints, first: int, last: int) -> tuple[tuple[str, int], ...]:
     """The lines of the blocks that live at the top of a spike and nowhere else.
 
     Where these do not make up for it, a block took the place of another: then the lines of all that it made.
     """
     blocks, labels = memory.history.blocks, memory.labels("stack")
-    alive = memory.history.alive(position)
-    made = alive[blocks.start[alive] >= first]
+    place = _top(above, first, last)
+    alive = memory.history.alive(place - 1)
+    made = alive[blocks.start[alive] >= first - 1]
     own = made[blocks.end[made] <= last]
-    if 2 * int(blocks.size[own].sum()) < height:
+    if 2 * int(blocks.size[own].sum()) < int(above[place]):
         own = made
     totals = np.bincount(labels.number[own], blocks.size[own], len(labels.texts)).astype(np.int64)
     order = np.argsort(-totals, kind="stable")[:_LINES]

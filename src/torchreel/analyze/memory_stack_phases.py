@@ -8,20 +8,21 @@ import numpy as np
 
 from torchreel.analyze.memory_columns import Ints, Mask
 from torchreel.analyze.memory_phases import (
+    ASIDE,
     BACKWARD,
     CONSTRUCTION,
     FORWARD,
     LOADING,
+    MOVING,
     OPTIMIZER,
     OTHER,
     PREPARATION,
     RECOMPUTE,
-    WORKSPACE,
 )
 from torchreel.analyze.memory_stacks import ENGINE, NATIVE, Frame, Stacks
 
 _MODULE_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
-_MODULES = re.compile(r"[/\\]torch[/\\]nn[/\\](modules[/\\]|parameter\.py$)")
+_MODULES = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]")
 _PARAMETER_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]parameter\.py$")
 _OPTIMIZER_FILE = re.compile(r"[/\\]torch[/\\]optim[/\\]optimizer\.py$")
 _OPTIMIZERS = re.compile(r"[/\\][^/\\]*optim[^/\\]*([/\\]|\.py$)")
@@ -36,14 +37,15 @@ def phase_of_stacks(stacks: Stacks) -> Ints:
     frames, depth = stacks.frames, np.diff(stacks.starts)
     modules = _owners(stacks, np.array([_is_module_call(frame) for frame in frames], bool), "forward")
     optimizers = _owners(stacks, np.array([_is_optimizer_call(frame) for frame in frames], bool), "step")
-    backward, optimizer, forward, loading, construction, preparation = (
+    backward, optimizer, forward, loading, construction, moving, preparation = (
         stacks.innermost(np.array(chosen, bool))
         for chosen in (
             [frame.called == "backward" or ENGINE in frame.function for frame in frames],
             [_is_optimizer_call(frame) or _is_optimizer_step(frame) for frame in frames],
             [_is_module_call(frame) or frame.called == "forward" for frame in frames],
             [_LOADING.search(frame.file) is not None or "collate" in frame.called for frame in frames],
-            [_makes_parameters(frame, modules) for frame in frames],
+            [_constructs(frame, modules) for frame in frames],
+            [_moves(frame) for frame in frames],
             [_makes_state(frame, optimizers) for frame in frames],
         )
     )
@@ -51,11 +53,12 @@ def phase_of_stacks(stacks: Stacks) -> Ints:
     phase[loading < depth] = LOADING
     phase[preparation < depth] = PREPARATION
     phase[construction < depth] = CONSTRUCTION
+    phase[moving < depth] = MOVING
     phase[optimizer < depth] = OPTIMIZER
-    phase[(forward < depth) & (forward < optimizer) & (forward < construction)] = FORWARD
+    phase[(forward < depth) & (forward < optimizer) & (forward < np.minimum(construction, moving))] = FORWARD
     inside = backward < depth
     phase[inside] = np.where(forward < backward, RECOMPUTE, BACKWARD)[inside]
-    phase[stacks.workspace] = WORKSPACE
+    phase[stacks.workspace] = ASIDE
     return phase
 
 
@@ -72,13 +75,16 @@ def _is_optimizer_step(frame: Frame) -> bool:
     return frame.called == "step" and "lr_scheduler" not in frame.file and _OPTIMIZERS.search(frame.file) is not None
 
 
-def _makes_parameters(frame: Frame, modules: set[Owner]) -> bool:
-    """Constructors of modules, and what moves or copies their parameters."""
-    if frame.called == "__init__":
-        return _owner(frame) in modules or _MODULES.search(frame.file) is not None
+def _constructs(frame: Frame, modules: set[Owner]) -> bool:
+    """Constructors of modules."""
+    return frame.called == "__init__" and (_owner(frame) in modules or _MODULES.search(frame.file) is not None)
+
+
+def _moves(frame: Frame) -> bool:
+    """What moves or copies parameters, or gives them their memory late."""
     if frame.called in ("_apply", "convert"):
         return _MODULE_FILE.search(frame.file) is not None
-    return frame.called in ("__deepcopy__", "__new__") and _PARAMETER_FILE.search(frame.file) is not None
+    return frame.called in ("__deepcopy__", "__new__", "materialize") and _PARAMETER_FILE.search(frame.file) is not None
 
 
 def _makes_state(frame: Frame, optimizers: set[Owner]) -> bool:

@@ -1,8 +1,8 @@
 """Stacks of one process as arrays: what each frame is, and the frame that says most about a block.
 
 A frame is the user's own, a library's, torch's or Python's own, or C++. The line that is shown for a block is the
-innermost of the user's own, with the innermost line of a library, if one is further in: `train.py:30 main ->
-modeling_gpt2.py:412 forward`. Blocks whose stack has no Python at all come from the threads of the autograd engine.
+innermost of the user's own, with the innermost line of a library, if one is further in: `train.py:30 ->
+gpt2/modeling_gpt2.py:412 forward`. A stack without any Python is of a thread of the autograd engine.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ class Frame:
     def called(self) -> str:
         """The function's own name, without its class."""
         return self.function.rpartition(".")[2]
+
+    @property
+    def name(self) -> str:
+        """The file without its directories."""
+        return re.split(r"[/\\]", self.file)[-1]
 
     @property
     def text(self) -> str:
@@ -157,7 +162,8 @@ class Stacks:
         if user < depth:
             frame = self._frame(row, user)
             via = self._frame(row, library) if library < user else None
-            return Line(frame, via, frame.text + (f" -> {via.text}" if via else ""))
+            text = f"{frame.name}:{frame.line} -> {via.text}" if via else frame.text
+            return Line(frame, via, text)
         if min(library, torch) < depth:
             frame = self._frame(row, library if library < depth else torch)
             return Line(frame, None, frame.text)

@@ -44,7 +44,8 @@ class Steps:
 def steps(run: Run, history: History) -> Steps:
     """The steps of a history; none if nothing tells them."""
     if history.has_times:
-        for found in (_recorded(run, history), _annotated(run, history), _ranges(run, history), _modules(run, history)):
+        for source in (_recorded, _annotated, _ranges, _modules):
+            found = source(run, history)
             if found is not None:
                 return found
     return Steps(np.zeros(0, np.int64), 0, "")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torchreel.analyze.memory_spikes import Spike
 
 _FEW = 3  # rows of what is shown beside the holders, unless more are asked for
+_MOST, _MUCH = 50, 10  # percent of the peak
 _HEADERS = {"stack": "Line", "module": "Module", "op": "Op", "category": "Category"}
 
 Section = tuple[str, list[str], list[Column]]  # a heading, sentences, a table
@@ -158,9 +159,7 @@ def _are(count: int) -> str:
 def _losses(report: MemoryReport) -> list[str]:
     lines = []
     if report.lost_events:
-        lines.append(
-            f"{count_text(report.lost_events, 'event')} no longer fitted in: what happened before is not known."
-        )
+        lines.append(f"{count_text(report.lost_events, 'event')} were not kept: what happened in them is not known.")
     if report.unknown_frees:
         lines.append(
             f"{count_text(report.unknown_frees, 'block')} of unknown size that were older than the history were freed."
@@ -215,8 +214,9 @@ def when(at: Moment) -> tuple[str, str]:
 
 def where(at: Moment) -> str:
     """The range or phase, the op and the line."""
-    line = None if at.line and at.line.startswith("(") else at.line
-    return ", ".join(text for text in (at.range or at.phase, at.op, line) if text)
+    line = "" if at.line is None or at.line.startswith("(") else at.line
+    doing = ", ".join(text for text in (at.range or at.phase, at.op) if text)
+    return "\n".join(text for text in (doing, line) if text)
 
 
 def _failures(failures: Sequence[Failure]) -> Section:
@@ -227,8 +227,8 @@ def _failures(failures: Sequence[Failure]) -> Section:
         unused = failure.reserved - failure.allocated
         sentences.append(
             f"At {time}{f', step {step}' if step else ''}: {bytes_text(failure.bytes)} were asked for"
-            f"{f' by {failure.line}' if failure.line else ''}{free}, {bytes_text(failure.allocated)} were allocated and "
-            f"{bytes_text(max(unused, 0))} reserved but unused."
+            f"{f' by {failure.line}' if failure.line else ''}{free}, {bytes_text(failure.allocated)} were allocated "
+            f"and {bytes_text(max(unused, 0))} reserved but unused."
         )
     more = len(failures) - _FEW
     if more > 0:
@@ -247,7 +247,7 @@ def _holders(report: MemoryReport, limit: int | None) -> Section:
         ]
         sentences.append(f"By category: {', '.join(parts)}.")
     rows = report.holders.slice(0, limit) if limit else report.holders
-    sentences += _missing_origin(report)
+    sentences += _missing_origin(report) + _what_to_do(report)
     columns = _holder_columns(rows, report.by) if rows.num_rows else []
     if rows.num_rows < report.holders.num_rows:
         heading += f"; the first {rows.num_rows} of {report.holders.num_rows:,} {_rows_word(report.by)}"
@@ -280,10 +280,33 @@ def _holder_columns(rows: pa.Table, by: str) -> list[Column]:
     ]
     if by != "category":
         columns.append(Column("Category", [name.replace("_", " ") for name in values["categories"]]))
-    columns.append(
-        Column(_HEADERS[by], [name.replace("_", " ") if by == "category" else name for name in values["name"]])
-    )
+    names = [name.replace("_", " ") if by == "category" else name for name in values["name"]]
+    columns.append(Column(_HEADERS[by], names, keep_end=by in ("stack", "module")))
     return columns
+
+
+def _what_to_do(report: MemoryReport) -> list[str]:
+    """What lowers the peak, by what most of it is for."""
+    share = {row["name"]: row["percent"] for row in report.categories.to_pylist()}
+    at = report.peak.allocated.moment if report.peak is not None else None
+    if at is None:
+        return []
+    lines = []
+    if share.get("activation", 0) >= _MOST and not report.has_backward and not report.failures:
+        lines.append("No backward pass was seen: if none is to come, torch.inference_mode() would keep no activations.")
+    elif share.get("activation", 0) >= _MOST:
+        lines.append("Activations are lowered by a smaller batch, torch.utils.checkpoint, or autocast to bfloat16.")
+    if share.get("optimizer_state", 0) >= _MOST:
+        lines.append(
+            "Optimizer state is lowered by an optimizer that keeps less (SGD, Adafactor, 8-bit Adam) or by sharding."
+        )
+    if share.get("parameter", 0) >= _MOST:
+        lines.append("Parameters are lowered by a smaller dtype, quantization, or sharding.")
+    if at.phase == "forward" and share.get("gradient", 0) >= _MUCH:
+        lines.append(
+            "Gradients live through the next forward pass: zero_grad() right after step() frees them before it."
+        )
+    return lines
 
 
 def _fragmentation(report: MemoryReport, limit: int | None) -> Section:
@@ -347,7 +370,7 @@ def _pin_columns(rows: pa.Table) -> list[Column]:
         Column("Segments", [f"{count:,}" for count in values["segments"]], number=True),
         Column("Blocks", [f"{count:,}" for count in values["blocks"]], number=True),
         Column("Their bytes", [bytes_text(size) for size in values["bytes"]], number=True),
-        Column("Line", values["name"]),
+        Column("Line", values["name"], keep_end=True),
     ]
 
 
@@ -384,7 +407,7 @@ def _leak_columns(rows: pa.Table) -> list[Column]:
         Column("Blocks a step", grown, number=True),
         Column("By now", [bytes_text(size) for size in values["bytes"]], number=True),
         Column("Category", [name.replace("_", " ") for name in values["category"]]),
-        Column("Line", values["name"]),
+        Column("Line", values["name"], keep_end=True),
     ]
 
 
@@ -402,7 +425,7 @@ def _spikes(report: MemoryReport, limit: int | None) -> Section:
         Column("Step", [step for _, step in times], number=True),
         Column("Lasts", [_lasts(spike) for spike in rows], number=True),
         Column("Times", [f"{spike.times:,}" for spike in rows], number=True),
-        Column("Lines", ["; ".join(name for name, _ in spike.lines[:2]) or "(unknown)" for spike in rows]),
+        Column("Line", [spike.lines[0][0] if spike.lines else "(unknown)" for spike in rows], keep_end=True),
     ]
     return "Spikes: short-lived blocks above the level around them", sentences, [c for c in columns if any(c.cells)]
 
