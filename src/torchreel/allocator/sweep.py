@@ -1,0 +1,162 @@
+"""sweep: the settings that are worth trying, tried, the best first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchreel.allocator.candidates import SIZING, Requests, neutral, pairs, singles
+from torchreel.allocator.conf import Conf, parse
+from torchreel.allocator.program import Program, Programs
+from torchreel.allocator.rules import NEWEST, version_of
+from torchreel.allocator.simulate import Simulation, simulate
+from torchreel.allocator.source import Source, programs
+from torchreel.allocator.trials import Trial, Trials, ranked, trial
+from torchreel.errors import OptionError
+from torchreel.reel.sizes import parse_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_GRAIN = 2 << 20  # segments are multiples of this, so a capacity between two of them is as good as the lower one
+
+Progress = Callable[[int, int], None]
+
+
+def sweep(
+    source: Source,
+    capacity: int | str | None = None,
+    fraction: float | None = None,
+    torch_version: str | None = None,
+    device: str | None = None,
+    conf: str | Conf | None = None,
+) -> pa.Table:
+    """Try the settings of PYTORCH_CUDA_ALLOC_CONF that can matter to a run: a row for each, the best first.
+
+    `source`, `capacity`, `fraction` and `torch_version` are those of `simulate`. `conf` is the setting to compare
+    with: None is the recorded one. The devices of a run are added up, unless `device` names one.
+    """
+    return try_settings(source, capacity, fraction, torch_version, device, conf).table()
+
+
+def try_settings(
+    source: Source,
+    capacity: int | str | None = None,
+    fraction: float | None = None,
+    torch_version: str | None = None,
+    device: str | None = None,
+    conf: str | Conf | None = None,
+    progress: Progress | None = None,
+) -> Trials:
+    """What `sweep` gives as a table, with what the settings' advice needs; `progress` is told how many are done."""
+    chosen = only(programs(source), device)
+    current = parse(conf) if isinstance(conf, str) else conf or next(iter(chosen.devices.values())).conf
+    room = None if capacity is None else parse_size(capacity)
+    run = _Run(chosen, current, room, fraction, torch_version, progress)
+    requests = run.requests()
+    run.try_all(singles(current, requests))
+    run.try_all(pairs(current, run.best_of_each(), requests))
+    trials = ranked(run.trials)
+    needed = max(one.peak_requested for one in run.simulated(current, None).devices.values())
+    smallest = None if room is None else run.smallest(trials)
+    return Trials(trials, room, needed, smallest)
+
+
+def only(found: Programs, device: str | None) -> Programs:
+    """The programs of one device, or of all."""
+    if device is None:
+        return found
+    if device not in found.devices:
+        raise OptionError(f"There is no device {device!r} in this recording: it has {', '.join(found.devices)}.")
+    return Programs({device: found.devices[device]})
+
+
+@dataclass
+class _Run:
+    """One run, and the trials made of it so far."""
+
+    programs: Programs
+    current: Conf
+    capacity: int | None
+    fraction: float | None
+    torch_version: str | None
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        self.current.require_native()
+        self.trials: list[Trial] = []
+
+    def requests(self) -> Requests:
+        every = list(self.programs.devices.values())
+        sizes = np.unique(np.concatenate([program.sizes for program in every])) if every else np.zeros(0, np.int64)
+        given = self.fraction if self.fraction is not None else self.current.per_process_memory_fraction
+        return Requests(
+            sizes=tuple(sizes.tolist()),
+            has_fraction=any(self._is_limited(program, given) for program in every),
+            version=min(self._version(program) for program in every),
+        )
+
+    def _is_limited(self, program: Program, given: float | None) -> bool:
+        fraction = program.fraction if given is None else given
+        return fraction is not None and fraction < 1 and (self.capacity or program.total) is not None
+
+    def _version(self, program: Program) -> tuple[int, int]:
+        return version_of(self.torch_version) if self.torch_version else program.torch_version or NEWEST
+
+    def simulated(self, conf: Conf, capacity: int | None) -> Simulation:
+        return simulate(self.programs, conf, capacity, self.torch_version, self.fraction)
+
+    def try_all(self, confs: Iterable[Conf]) -> None:
+        """Try what was not tried yet. The model lets go of Python's lock, so threads use all processors."""
+        known = {trial.conf for trial in self.trials}
+        new = [conf for conf in confs if conf not in known]
+        total = len(self.trials) + len(new)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
+            for simulation, conf in zip(threads.map(self._limited, new), new, strict=True):
+                self.trials.append(trial(conf, conf == self.current, simulation.devices.values()))
+                if self.progress is not None:
+                    self.progress(len(self.trials), total)
+
+    def _limited(self, conf: Conf) -> Simulation:
+        return self.simulated(conf, self.capacity)
+
+    def best_of_each(self) -> list[Conf]:
+        """The value of each option that did best alone."""
+        base = neutral(self.current)
+        best = []
+        for name in SIZING:
+            changed = [one for one in self.trials if _alone(one.conf, base, name)]
+            if changed:
+                best.append(ranked(changed)[0].conf)
+        return best
+
+    def smallest(self, trials: Sequence[Trial]) -> tuple[Conf, int] | None:
+        """The setting that needs the smallest device, of those that did best, and how small."""
+        found = [(conf, self._least_capacity(conf)) for conf in dict.fromkeys(one.conf for one in trials[:3])]
+        return min(found, key=lambda pair: (pair[1], len(str(pair[0]))))
+
+    def _least_capacity(self, conf: Conf) -> int:
+        """The least at which nothing fails, by halving. A run that fits may fail with more: that is not looked for."""
+        free = self.simulated(conf, None).devices.values()
+        high = max(one.peak_reserved for one in free) // _GRAIN + 1
+        low = max(one.peak_requested for one in free) // _GRAIN
+        while high - low > 1:
+            middle = (low + high) // 2
+            if any(one.ooms for one in self.simulated(conf, middle * _GRAIN).devices.values()):
+                low = middle
+            else:
+                high = middle
+        return high * _GRAIN
+
+
+def _alone(conf: Conf, base: Conf, name: str) -> bool:
+    """Whether the conf differs from the base in this option, and in no other; unsplit rounding follows the segments."""
+    if getattr(conf, name) == getattr(base, name):
+        return False
+    same = {other: getattr(base, other) for other in (name, "max_non_split_rounding")}
+    return replace(conf, **same) == base
