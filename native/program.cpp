@@ -15,7 +15,8 @@ void Program::run(const ProgramEvents& events) {
   for (size_t i = 0; i < events.count; i++) {
     const auto handle = static_cast<uint64_t>(events.handles[i]);
     switch (static_cast<Action>(events.actions[i])) {
-      case Action::kAlloc: {
+      case Action::kAlloc:
+      case Action::kPreexisting: {
         Block* block = simulator_.malloc(events.sizes[i], events.streams[i], events.pools[i]);
         if (block == nullptr) {
           if (!first_oom_) {

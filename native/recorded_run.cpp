@@ -41,8 +41,14 @@ void RecordedRun::step() {
       complete_free(event);
       at_++;
       break;
-    case Action::kOther: at_++; break;
-    default: window();
+    case Action::kAlloc:
+    case Action::kOom:
+    case Action::kFreeCompleted:
+    case Action::kSegmentAlloc:
+    case Action::kSegmentFree:
+    case Action::kSegmentMap:
+    case Action::kSegmentUnmap: window(); break;
+    default: at_++;
   }
 }
 

@@ -29,6 +29,7 @@ enum class Action : int8_t {
   kFree,  // of a program: requested and completed at once
   kEmptyCache,
   kReleasePool,  // nobody uses a private pool any more
+  kPreexisting,  // a block that is older than the program
   kOther,
 };
 

@@ -14,9 +14,10 @@ ACTIONS = (
     "free",
     "empty_cache",
     "release_pool",
+    "preexisting",
     "other",
 )
 CODES = {name: code for code, name in enumerate(ACTIONS)}
 ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, OOM = range(8)
-FREE, EMPTY_CACHE, RELEASE_POOL, OTHER = range(8, 12)
+FREE, EMPTY_CACHE, RELEASE_POOL, PREEXISTING, OTHER = range(8, 13)
 SEGMENT_EVENTS = (SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from torchreel.allocator.actions import CODES, FREE, FREE_COMPLETED, FREE_REQUESTED, OOM, OTHER
+from torchreel.allocator.actions import (
+    CODES,
+    FREE,
+    FREE_COMPLETED,
+    FREE_REQUESTED,
+    OOM,
+    OTHER,
+    SEGMENT_ALLOC,
+    SEGMENT_EVENTS,
+    SEGMENT_MAP,
+)
 from torchreel.allocator.conf import Conf
 from torchreel.allocator.rules import MOST_BYTES
 from torchreel.reel import Reel
@@ -51,6 +61,8 @@ class History:
     """One row per event: action, address, size, stream, and index of the pool (-1: not known)."""
     ids: Ints
     """The events' ids in the reel."""
+    makers: Ints
+    """For each event the id of the one that made its block; -1 if that is older than the history."""
     segments: list[FinalSegment]
     blocks: list[FinalBlock]
     pools: list[tuple[int, int]]
@@ -63,13 +75,19 @@ class History:
     total: int | None
     fraction: float | None
     process: int = 0
-    old: list[tuple[int, int]] = field(default_factory=list)
-    """Handle and size of the blocks that lived when a recording of CPU tensors began."""
 
     @property
     def has_events(self) -> bool:
         """Whether there is more of a history than the one event that PyTorch always keeps."""
         return len(self.events) > 1 and bool(np.any(self.events[:, ACTION] == CODES["alloc"]))
+
+    def peak_reserved(self) -> int:
+        """The most bytes that were ever reserved, by the segment events and the end alone."""
+        rows = self.events[np.isin(self.events[:, ACTION], SEGMENT_EVENTS)]
+        grows = np.isin(rows[:, ACTION], (SEGMENT_ALLOC, SEGMENT_MAP))
+        changes = np.where(grows, rows[:, SIZE], -rows[:, SIZE])
+        before = sum(segment.size for segment in self.segments) - int(changes.sum())
+        return before + max(0, int(np.cumsum(changes).max(initial=0)))
 
     def count(self, *actions: int) -> int:
         return int(np.isin(self.events[:, ACTION], actions).sum())
@@ -116,6 +134,7 @@ def _of_device(
         device=device,
         events=events,
         ids=_numbers(allocs["id"]),
+        makers=_makers(allocs),
         segments=final,
         blocks=_blocks(tables["blocks"]),
         pools=pools.ids,
@@ -163,6 +182,11 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     codes = np.array([CODES.get(name, OTHER) for name in [*encoded.dictionary.to_pylist(), None]], np.int64)
     result: Ints = codes[encoded.indices.fill_null(len(codes) - 1).to_numpy()]
     return result
+
+
+def _makers(allocs: pa.Table) -> Ints:
+    makes = pc.is_in(allocs["action"].cast(pa.string()), pa.array(["alloc", "preexisting", "oom"]))
+    return _numbers(pc.if_else(makes, allocs["id"], allocs["alloc"]), -1)
 
 
 def _events(allocs: pa.Table, pools: _Pools) -> Ints:

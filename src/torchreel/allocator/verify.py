@@ -11,13 +11,13 @@ import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from torchreel import _allocator
-from torchreel.allocator.actions import ACTIONS, SEGMENT_ALLOC, SEGMENT_EVENTS, SEGMENT_MAP
-from torchreel.allocator.history import ACTION, SIZE, History, Ints, histories
+from torchreel.allocator.actions import ACTIONS
+from torchreel.allocator.history import History, Ints, histories
 from torchreel.allocator.rules import ADDRESS, BLOCK, ORDERS, SEGMENT, native_rules, order_of, version_of
+from torchreel.allocator.source import named
 from torchreel.allocator.start import Start, rebuild
+from torchreel.errors import OptionError
 from torchreel.ingest import open_source
 from torchreel.reel import Reel
 
@@ -104,12 +104,13 @@ def verify(source: str | os.PathLike[str] | Reel) -> Verification:
 
 
 def _verified(reel: Reel) -> dict[str, DeviceVerification]:
-    found = [history for history in histories(reel) if len(history.events) or history.segments]
-    several = len({history.process for history in found}) > 1
-    return {
-        f"{history.process}/{history.device}" if several else history.device: verify_history(history)
-        for history in found
-    }
+    found = [one for one in histories(reel) if one.device != "cpu" and (len(one.events) or one.segments)]
+    if not found:
+        raise OptionError(
+            f"{reel.path} holds nothing of a CUDA allocator that could be verified: give a memory snapshot that "
+            "torch.cuda.memory._dump_snapshot wrote."
+        )
+    return {name: verify_history(history) for name, history in named(found)}
 
 
 def verify_history(history: History) -> DeviceVerification:
@@ -252,7 +253,7 @@ def _described(history: History, start: Start, attempt: _Attempt, attempts: int)
         history=kind,
         allocs=_score(result["allocs"]),
         segment_events=_score(result["segment_events"]),
-        recorded_peak=_recorded_peak(history),
+        recorded_peak=history.peak_reserved(),
         simulated_peak=result["peak_reserved"],
         order=ORDERS[attempt.order],
         torch=history.torch_version or "-".join(f"{a}.{b}" for a, b in dict.fromkeys(history.dated)),
@@ -264,16 +265,6 @@ def _described(history: History, start: Start, attempt: _Attempt, attempts: int)
 def _score(score: dict[str, int]) -> Score:
     """What was done though nobody recorded it counts against what was done right."""
     return Score(max(score["matched"] - score["extra"], 0), score["total"])
-
-
-def _recorded_peak(history: History) -> int:
-    """The most bytes that were ever reserved, by the segment events and the end alone."""
-    rows = history.events[np.isin(history.events[:, ACTION], SEGMENT_EVENTS)]
-    grows = np.isin(rows[:, ACTION], (SEGMENT_ALLOC, SEGMENT_MAP))
-    changes = np.where(grows, rows[:, SIZE], -rows[:, SIZE])
-    end = sum(segment.size for segment in history.segments)
-    before = end - int(changes.sum())
-    return before + max(0, int(np.cumsum(changes).max(initial=0)))
 
 
 def _mismatch(history: History, found: tuple[int, ...] | None) -> Mismatch | None:
