@@ -35,10 +35,12 @@ DECODE = [
     "arrow.cpp",
     "decode.cpp",
     "decode_module.cpp",
+    "decode_state.cpp",
     "decode_tables.cpp",
     "definitions.cpp",
     "inputs_text.cpp",
     "pickle.cpp",
+    "stack_table.cpp",
 ]
 ALLOCATOR = [
     "allocator_module.cpp",

@@ -170,7 +170,7 @@ class Decoder {
   void emit(Batches& batches, uint64_t before);
   std::unique_ptr<Batch> ops_batch(const std::vector<char>& leaves);
   std::unique_ptr<Batch> allocs_batch();
-  std::unique_ptr<Batch> segments_batch();
+  void add_final_state(Batches& batches);
   std::unique_ptr<Batch> moments_batch(const std::vector<Moment>& moments, bool flows);
   std::unique_ptr<Batch> counters_batch();
   void charge_parents(const std::vector<char>& leaves);

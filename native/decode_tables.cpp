@@ -1,6 +1,5 @@
 // What the decoder knows -> the columns of reel/tables.py, by name.
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "decode.h"
@@ -280,37 +279,6 @@ std::unique_ptr<Batch> threads_batch(const Definitions& all) {
 
 }  // namespace
 
-// The segments of a caching heap that were there at the end, with what lives in each.
-std::unique_ptr<Batch> Decoder::segments_batch() {
-  auto batch = std::make_unique<Batch>();
-  Column& device = batch->add("device", Type::kDictionary);
-  Column& address = batch->add("address", Type::kInt64);
-  Column& size = batch->add("size", Type::kInt64);
-  Column& allocated = batch->add("allocated", Type::kInt64);
-  Column& active = batch->add("active", Type::kInt64);
-  Column& requested = batch->add("requested", Type::kInt64);
-  Column& type = batch->add("type", Type::kDictionary);
-  std::map<uint64_t, std::pair<int64_t, int64_t>> by_address;  // to bytes and living bytes
-  for (const auto& [at, bytes] : segments_) by_address[at] = {bytes, 0};
-  for (const auto& [at, block] : live_) {
-    auto after = by_address.upper_bound(at);
-    if (after == by_address.begin()) continue;
-    auto& [first, segment] = *std::prev(after);
-    if (at < first + static_cast<uint64_t>(segment.first)) segment.second += block.bytes;
-  }
-  constexpr int64_t kSmallSegment = 2 << 20;
-  for (const auto& [at, segment] : by_address) {
-    device.add(0);
-    address.add(static_cast<int64_t>(at));
-    size.add(segment.first);
-    for (Column* column : {&allocated, &active, &requested}) column->add(segment.second);
-    type.add(segment.first == kSmallSegment ? 0 : 1);
-  }
-  device.set_dictionary({"cpu"});
-  type.set_dictionary({"small", "large"});
-  return batch;
-}
-
 void Decoder::finish(Batches& batches) {
   batches.emplace_back("inputs", inputs());
   batches.emplace_back("stacks", stacks_batch(definitions_));
@@ -330,29 +298,7 @@ void Decoder::finish(Batches& batches) {
   }
   batches.emplace_back("steps", std::move(steps));
 
-  auto blocks = std::make_unique<Batch>();
-  Column& device = blocks->add("device", Type::kDictionary);
-  Column& address = blocks->add("address", Type::kInt64);
-  Column& size = blocks->add("size", Type::kInt64);
-  Column& requested = blocks->add("requested", Type::kInt64);
-  Column& state = blocks->add("state", Type::kDictionary);
-  Column& stack = blocks->add("stack", Type::kInt32);
-  Column& alloc = blocks->add("alloc", Type::kInt64);
-  std::vector<std::pair<uint64_t, LiveBlock>> live(live_.begin(), live_.end());
-  std::sort(live.begin(), live.end(), [](auto& a, auto& b) { return a.first < b.first; });
-  for (const auto& [at, block] : live) {
-    device.add(0);
-    address.add(static_cast<int64_t>(at));
-    size.add(block.bytes);
-    requested.add(block.bytes);
-    state.add(0);
-    stack.add(block.stack, 0);
-    alloc.add(block.alloc);
-  }
-  device.set_dictionary({"cpu"});
-  state.set_dictionary({"active_allocated"});
-  batches.emplace_back("blocks", std::move(blocks));
-  batches.emplace_back("segments", segments_batch());
+  add_final_state(batches);
 }
 
 }  // namespace torchreel
