@@ -4,6 +4,7 @@
 
 #include "decode.h"
 #include "pickle.h"
+#include "stack_table.h"
 
 namespace py = pybind11;
 using namespace torchreel;
@@ -52,6 +53,19 @@ PickleBytes pickle_bytes(const py::object& source) {
   return {file, static_cast<uint64_t>(status.st_size)};
 }
 
+template <typename T>
+py::bytes bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+py::object stack_numbers(StackTable& table, const py::list& lists) {
+  std::vector<int32_t> numbers(lists.size());
+  for (size_t i = 0; i < numbers.size(); i++) {
+    if (!table.number(PyList_GET_ITEM(lists.ptr(), static_cast<Py_ssize_t>(i)), &numbers[i])) return py::int_(i);
+  }
+  return bytes_of(numbers);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_decode, module) {
@@ -63,6 +77,12 @@ PYBIND11_MODULE(_decode, module) {
       "read_pickle",
       [](const py::object& source) { return py::reinterpret_steal<py::object>(read_pickle(pickle_bytes(source))); },
       py::arg("source"));
+  py::class_<StackTable>(module, "StackTable")
+      .def(py::init<>())
+      .def("numbers", &stack_numbers, py::arg("lists"))
+      .def_property_readonly("frames", &StackTable::frames)
+      .def_property_readonly("ends", [](const StackTable& table) { return bytes_of(table.ends()); })
+      .def_property_readonly("content", [](const StackTable& table) { return bytes_of(table.content()); });
   py::class_<Batch>(module, "Batch")
       .def(
           "__arrow_c_array__", [](Batch& batch, const py::object&) { return to_arrow(batch); },

@@ -14,6 +14,24 @@ class RefusedPickleError(PickleError):
 def read_pickle(source: bytes | int) -> object:
     """The value of a pickle of plain values: of bytes, or of a file by its descriptor. Executes nothing."""
 
+class StackTable:
+    """The distinct stacks among lists of frames. What it was given must stay alive and unchanged."""
+
+    def numbers(self, lists: list[object]) -> bytes | int:
+        """Of each list or tuple its number, as int32; -1 for None. The index of the first that is none of these."""
+
+    @property
+    def frames(self) -> list[object]:
+        """The distinct frames, and what is no frame."""
+
+    @property
+    def ends(self) -> bytes:
+        """As int64, where in `content` each stack ends."""
+
+    @property
+    def content(self) -> bytes:
+        """As int32, the numbers of the frames of all stacks."""
+
 class Batch:
     """Columns that Arrow takes over: pyarrow.record_batch(batch). Once."""
 

@@ -7,6 +7,7 @@ walked again, to name it by its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import repeat
 from typing import Any, NoReturn
 
 import numpy as np
@@ -70,7 +71,7 @@ def coded(keys: list[Any], texts: dict[Any, str]) -> pa.DictionaryArray:
     codes = {key: numbers.setdefault(whole(text), len(numbers)) for key, text in texts.items()}
     if 4 * sum(map(len, numbers)) > _TEXT_BYTES and sum(len(t.encode()) for t in numbers) > _TEXT_BYTES:
         raise WrongValueError("there is more than 2 GiB of text in one column")
-    indices = np.fromiter((codes.get(key, -1) for key in keys), np.int32, len(keys))
+    indices = np.fromiter(map(codes.get, keys, repeat(-1)), np.int32, len(keys))
     return pa.DictionaryArray.from_arrays(
         pa.array(indices, pa.int32(), mask=indices < 0), pa.array(list(numbers), pa.string())
     )

@@ -7,77 +7,77 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from torchreel.ingest.rows import Rows, WrongValueError, as_list, coded, wrong
+from torchreel import _decode
+from torchreel.ingest.rows import Place, Rows, WrongValueError, coded, wrong
 
 # What torch writes for a line that Python does not know: -1 without a sign.
 _UNKNOWN_LINE = 2**64 - 1
 _LAST_LINE = 2**31 - 1
 
+Frame = tuple[str, int, str]
+
 
 class Stacks:
-    """The distinct stacks and frames of a snapshot. Objects are known by their id: the snapshot must stay alive."""
+    """The distinct stacks of a snapshot, which must stay alive and unchanged: objects are known by their identity."""
 
     def __init__(self) -> None:
-        self._lists: dict[int, int] = {}
-        self._frame_objects: dict[int, int] = {}
-        self._stacks: dict[tuple[int, ...], int] = {}
-        self._frames: dict[tuple[str, int, str], int] = {}
+        self._table = _decode.StackTable()
+        self._sources: list[tuple[list[Any], Place]] = []
 
     def column(self, rows: Rows, key: str = "frames") -> pa.Array:
         """The ids of the stacks under a key; null where a row has none."""
-        return self.ids(rows.values(key), lambda index: f"{rows.place(index)}.{key}")
-
-    def ids(self, lists: list[Any], place: Any) -> pa.Array:
-        """The ids of these lists of frames; null for None."""
-        keys = [None if frames is None else id(frames) for frames in lists]
-        for key, frames in dict(zip(keys, lists, strict=True)).items():
-            if key is not None and key not in self._lists:
-                try:
-                    self._lists[key] = self._stack(frames)
-                except WrongValueError as error:
-                    raise WrongValueError(f"{place(keys.index(key))}{error}") from None
-        return pa.array([None if key is None else self._lists[key] for key in keys], pa.int32())
-
-    def _stack(self, frames: Any) -> int:
-        known = self._frame_objects
-        objects = as_list(frames, "")
-        try:
-            numbers = tuple(map(known.__getitem__, map(id, objects)))
-        except KeyError:
-            for index, frame in enumerate(objects):
-                if id(frame) not in known:
-                    known[id(frame)] = self._frame(frame, f"[{index}]")
-            numbers = tuple(map(known.__getitem__, map(id, objects)))
-        return self._stacks.setdefault(numbers, len(self._stacks))
-
-    def _frame(self, frame: Any, place: str) -> int:
-        if type(frame) is not dict:
-            wrong(place, frame, "a dictionary")
-        for key in ("filename", "name"):
-            if type(frame.get(key)) is not str:
-                wrong(f"{place}.{key}", frame.get(key), "a text")
-        line = frame.get("line")
-        if type(line) is not int or not (-1 <= line <= _LAST_LINE or line == _UNKNOWN_LINE):
-            wrong(f"{place}.line", line, "the number of a line")
-        value = (frame["filename"], -1 if line == _UNKNOWN_LINE else line, frame["name"])
-        return self._frames.setdefault(value, len(self._frames))
+        lists = rows.values(key)
+        self._sources.append((lists, lambda index: f"{rows.place(index)}.{key}"))
+        numbers = self._table.numbers(lists)
+        if isinstance(numbers, int):
+            wrong(f"{rows.place(numbers)}.{key}", lists[numbers], "a list")
+        ids = np.frombuffer(numbers, np.int32)
+        return pa.array(ids, mask=ids < 0)
 
     def tables(self) -> dict[str, pa.Table]:
-        """The tables stacks and frames."""
-        lengths = np.fromiter(map(len, self._stacks), np.int64, len(self._stacks))
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        numbers = np.fromiter((n for stack in self._stacks for n in stack), np.int32, int(lengths.sum()))
+        """The tables stacks and frames, once all columns have been read."""
+        frames = [self._frame(frame) for frame in self._table.frames]
+        ends = np.frombuffer(self._table.ends, np.int64)
+        content = np.frombuffer(self._table.content, np.int32)
+        offsets = np.concatenate([[0], ends]).astype(np.int32)
         stacks = {
-            "id": pa.array(np.arange(len(self._stacks), dtype=np.int32)),
-            "frames": pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers)),
+            "id": pa.array(np.arange(len(ends), dtype=np.int32)),
+            "frames": pa.ListArray.from_arrays(pa.array(offsets), pa.array(content)),
         }
-        files = [file for file, _, _ in self._frames]
-        lines = [line for _, line, _ in self._frames]
-        functions = [function for _, _, function in self._frames]
-        frames = {
-            "id": pa.array(np.arange(len(self._frames), dtype=np.int32)),
+        files = [file for file, _, _ in frames]
+        functions = [function for _, _, function in frames]
+        columns = {
+            "id": pa.array(np.arange(len(frames), dtype=np.int32)),
             "file": coded(files, {text: text for text in files}),
-            "line": pa.array(lines, pa.int32()),
+            "line": pa.array([line for _, line, _ in frames], pa.int32()),
             "function": coded(functions, {text: text for text in functions}),
         }
-        return {"stacks": pa.table(stacks), "frames": pa.table(frames)}
+        return {"stacks": pa.table(stacks), "frames": pa.table(columns)}
+
+    def _frame(self, frame: object) -> Frame:
+        try:
+            return _frame(frame)
+        except WrongValueError as error:
+            raise WrongValueError(f"{self._place(frame)}{error}") from None
+
+    def _place(self, frame: object) -> str:
+        """Where a frame stands for the first time."""
+        for lists, place in self._sources:
+            for index, frames in enumerate(lists):
+                for position, other in enumerate(frames or ()):
+                    if other is frame:
+                        return f"{place(index)}[{position}]"
+        return "a frame"
+
+
+def _frame(frame: Any) -> Frame:
+    if type(frame) is not dict:
+        wrong("", frame, "a dictionary")
+    file, line, name = frame.get("filename"), frame.get("line"), frame.get("name")
+    if type(file) is not str:
+        wrong(".filename", file, "a text")
+    if type(name) is not str:
+        wrong(".name", name, "a text")
+    if type(line) is not int or not (-1 <= line <= _LAST_LINE or line == _UNKNOWN_LINE):
+        wrong(".line", line, "the number of a line")
+    return file, -1 if line == _UNKNOWN_LINE else line, name
