@@ -1,8 +1,20 @@
 """The CUDA caching allocator as a model. Needs neither torch nor a GPU."""
 
 from torchreel.allocator.conf import Conf
-from torchreel.allocator.predict import GpuOnly, Prediction, predict
+from torchreel.allocator.gpu_only import GpuOnly
+from torchreel.allocator.predict import Prediction, predict
 from torchreel.allocator.simulate import DeviceSimulation, Simulation, simulate
 from torchreel.allocator.verify import DeviceVerification, Verification, verify
 
-__all__ = ["Conf", "DeviceSimulation", "DeviceVerification", "Simulation", "Verification", "simulate", "verify"]
+__all__ = [
+    "Conf",
+    "DeviceSimulation",
+    "DeviceVerification",
+    "GpuOnly",
+    "Prediction",
+    "Simulation",
+    "Verification",
+    "predict",
+    "simulate",
+    "verify",
+]
