@@ -12,7 +12,7 @@ _GOALS = {("small op", CACHING_HISTORY): Goal(1.10)}
 
 
 def measure(quick: bool) -> list[Result]:
-    rounds, windows = (2, 3) if quick else (ROUNDS, WINDOWS)
+    rounds, windows = (1, 4) if quick else (ROUNDS, WINDOWS)
     return [result for program in ("small op", "small MLP") for result in _results(program, rounds, windows)]
 
 

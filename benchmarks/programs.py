@@ -72,8 +72,8 @@ def _small_op() -> Step:
 
 PROGRAMS = {
     "convnet": Program(_convnet, steps=1, warm_up=1),
-    "MLP": Program(_mlp, steps=3, warm_up=1),
-    "transformer": Program(_transformer, steps=3, warm_up=1),
+    "MLP": Program(_mlp, steps=2, warm_up=1),
+    "transformer": Program(_transformer, steps=2, warm_up=1),
     "small MLP": Program(_small_mlp, steps=50, warm_up=10, threads=1),
     "small op": Program(_small_op, steps=20_000, warm_up=2_000, threads=1),
 }

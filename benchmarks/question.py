@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks.result import Result
 
-NAMES = ("op_cost", "loop_slowdown", "post_processing", "size", "report")
+NAMES = ("op_cost", "loop_slowdown", "post_processing", "size", "report", "caching", "history", "snapshot_dump")
 # Only when named: it needs valgrind.
 OPTIONAL = ("instructions",)
 

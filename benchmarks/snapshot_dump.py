@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -66,9 +65,9 @@ def _record() -> None:
 
 
 def _main() -> None:
+    _record()
     from torchreel import memory
 
-    _record()
     with tempfile.TemporaryDirectory() as directory:
         file, other = Path(directory, "snapshot.pickle"), Path(directory, "snapshot.json")
         # The first of all, as in a program that dumps once.
@@ -91,4 +90,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _main()
