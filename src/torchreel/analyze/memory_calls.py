@@ -10,18 +10,19 @@ import pyarrow.compute as pc
 from torchreel.analyze.memory_columns import NOTHING, Ints, Mask, ints, rows_of, texts
 from torchreel.reel import Reel
 
-_COLUMNS = ["id", "parent", "thread", "name", "kind", "start_ns", "dur_ns", "fwd", "module", "stack"]
+_COLUMNS = ["id", "parent", "thread", "name", "kind", "start_ns", "dur_ns", "seq", "fwd", "module", "stack"]
 # Every round doubles the distance climbed: more than the deepest stack of calls there can be.
 _ROUNDS = 32
 
 
 @dataclass(frozen=True)
 class Calls:
-    """One item per call, sorted by id; `parent` and `fwd` are places in these arrays."""
+    """One item per call, sorted by id; `parent` is a place in these arrays."""
 
     id: Ints
     parent: Ints
-    fwd: Ints
+    seq: Ints  # autograd's number of a call that a graph may remember, and of a backward call
+    fwd: Ints  # for a backward call, the place of its forward call
     thread: Ints
     start: Ints
     end: Ints
@@ -86,7 +87,8 @@ def calls_of(reel: Reel, process: int) -> Calls:
     start = ints(table, "start_ns")
     return Calls(
         id=id,
-        parent=_related(id, ints(table, "parent")),
+        parent=_parents(id, ints(table, "parent")),
+        seq=ints(table, "seq"),
         fwd=rows_of(id, ints(table, "fwd")),
         thread=ints(table, "thread"),
         start=start,
@@ -100,7 +102,7 @@ def calls_of(reel: Reel, process: int) -> Calls:
     )
 
 
-def _related(ids: Ints, wanted: Ints) -> Ints:
-    """Places of the calls that were called earlier; a later one would be a damaged reel, and a circle."""
+def _parents(ids: Ints, wanted: Ints) -> Ints:
+    """Places of the calls around; one that was called later would be a damaged reel, and a circle."""
     rows = rows_of(ids, wanted)
     return np.where(rows < np.arange(len(ids)), rows, NOTHING)

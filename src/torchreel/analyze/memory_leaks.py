@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from torchreel.analyze.memory_categories import CATEGORIES
-from torchreel.analyze.memory_columns import Ints, Mask
+from torchreel.analyze.memory_columns import NOTHING, Ints, Mask, rows_of
 from torchreel.analyze.memory_device import DeviceMemory
 
 _WARM_UP = 2  # steps
@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         ("bytes", pa.int64()),  # at the end of the last step
         ("blocks", pa.int64()),
         ("category", pa.string()),  # of most of its bytes
+        ("graph", pa.bool_()),  # made by calls that a graph remembers, while gradients were on
         ("one_block", pa.bool_()),  # not more blocks, but one that is made again and larger
     ]
 )
@@ -102,16 +103,30 @@ def _table(memory: DeviceMemory, counts: Ints, sizes: Ints, chosen: Mask, swelli
             "bytes": [int(sizes[n, -1]) for n in rows],
             "blocks": [int(counts[n, -1]) for n in rows],
             "category": [_category(memory, n) for n in rows],
+            "graph": [_has_graph(memory, n) for n in rows],
             "one_block": [bool(swelling[n]) for n in rows],
         },
         schema=SCHEMA,
     )
 
 
-def _category(memory: DeviceMemory, line: int) -> str:
-    """The category of most of what a line has alive at the end of the last step."""
+def _alive(memory: DeviceMemory, line: int) -> Ints:
+    """What a line has alive at the end of the last step."""
     end = int(memory.steps.ends[-1])
     blocks = memory.history.blocks
-    alive = (memory.labels("stack").number == line) & (blocks.start < end) & (blocks.end >= end)
-    totals = np.bincount(memory.categories[alive], blocks.size[alive], len(CATEGORIES))
+    return np.flatnonzero((memory.labels("stack").number == line) & (blocks.start < end) & (blocks.end >= end))
+
+
+def _category(memory: DeviceMemory, line: int) -> str:
+    """The category of most of it."""
+    alive = _alive(memory, line)
+    totals = np.bincount(memory.categories[alive], memory.history.blocks.size[alive], len(CATEGORIES))
     return CATEGORIES[int(totals.argmax())]
+
+
+def _has_graph(memory: DeviceMemory, line: int) -> bool:
+    """Whether a good part of it was made by calls that autograd numbered."""
+    calls, blocks, alive = memory.run.calls, memory.history.blocks, _alive(memory, line)
+    numbered = calls.nearest(calls.of_kind("op") & (calls.seq != NOTHING)) != NOTHING
+    made = np.append(numbered, False)[rows_of(calls.id, blocks.op[alive])]
+    return bool(3 * blocks.size[alive][made].sum() >= blocks.size[alive].sum() > 0)

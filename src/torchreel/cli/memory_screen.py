@@ -114,14 +114,18 @@ def _overview(reports: Sequence[MemoryReport]) -> list[Column]:
 
 
 def _sections(source: str, report: MemoryReport, limit: int | None) -> list[Section]:
-    sections = [_head(source, report), *([_failures(report.failures)] if report.failures else [])]
-    sections.append(_holders(report, limit))
-    sections.append(_fragmentation(report, _few(limit)))
-    if report.leaks is not None:
-        sections.append(_leaks(report.leaks, _few(limit)))
-        if report.spikes:
-            sections.append(_spikes(report, _few(limit)))
-    return sections
+    few = _few(limit)
+    leaks = [_leaks(report.leaks, few)] if report.leaks is not None else []
+    found = report.leaks is not None and report.leaks.verdict == "found"
+    return [
+        _head(source, report),
+        *([_failures(report.failures)] if report.failures else []),
+        *(leaks if found else []),  # what to see first
+        _holders(report, limit),
+        _fragmentation(report, few),
+        *([] if found else leaks),
+        *([_spikes(report, few)] if report.spikes else []),
+    ]
 
 
 def _few(limit: int | None) -> int | None:
@@ -279,10 +283,15 @@ def _holder_columns(rows: pa.Table, by: str) -> list[Column]:
         Column("Largest", [bytes_text(size) for size in values["largest"]], number=True),
     ]
     if by != "category":
-        columns.append(Column("Category", [name.replace("_", " ") for name in values["categories"]]))
+        columns.append(Column("Category", [_categories(names) for names in values["categories"]]))
     names = [name.replace("_", " ") if by == "category" else name for name in values["name"]]
     columns.append(Column(_HEADERS[by], names, keep_end=by in ("stack", "module")))
     return columns
+
+
+def _categories(names: str) -> str:
+    first, *others = names.replace("_", " ").split(", ")
+    return f"{first}, {others[0]}{' …' if len(others) > 1 else ''}" if others else first
 
 
 def _what_to_do(report: MemoryReport) -> list[str]:
@@ -384,15 +393,16 @@ def _leaks(found: Leaks, limit: int | None) -> Section:
         return "Leaks", [f"None: no line has more and more blocks over {over}."], []
     rows = found.growing.slice(0, limit) if limit else found.growing
     total = sum(found.growing["bytes_per_step"].to_pylist())
-    sentences = [f"Memory grows by {bytes_text(round(total))} in each step, over {over}. These lines make the blocks:"]
+    sentences = [f"Memory grows by {bytes_text(round(total))} in each step, over {over}."]
     columns = _leak_columns(rows)
-    if "activation" in found.growing["category"].to_pylist():
+    if "activation" in found.growing["category"].to_pylist() or any(found.growing["graph"].to_pylist()):
         sentences.append(
-            "Activations that are kept belong to a graph that is kept: a loss or an output in a list, a hidden state "
-            "carried over. Keep loss.item() or x.detach() instead."
+            "They were made with gradients on, so a graph may keep them: that of a loss or an output in a list, or of "
+            "a hidden state carried over. Keep loss.item() or x.detach() instead."
         )
     if rows.num_rows < found.growing.num_rows:
         sentences.append(f"There are {found.growing.num_rows - rows.num_rows} more: --limit 0 shows all.")
+    sentences.append("The blocks are made by:")
     return "Leaks", sentences, columns
 
 
