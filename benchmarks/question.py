@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from benchmarks.result import Result
 
 NAMES = ("op_cost", "loop_slowdown", "post_processing", "size", "report", "caching", "history", "snapshot_dump")
-# Only when named: it needs valgrind.
-OPTIONAL = ("instructions",)
+# Only when named: they need valgrind, and snapshots that are not in the repository.
+OPTIONAL = ("instructions", "prediction")
 
 
 def ask(name: str, quick: bool) -> tuple[str, list[Result]]:

@@ -1,0 +1,141 @@
+"""How far is the memory that is predicted from a CPU recording from what a GPU was recorded to reserve?
+
+The snapshots are not part of the repository: TORCHREEL_SNAPSHOTS names their directory, and those that are not there
+are left out. `python -m benchmarks.prediction` runs all and puts the table into docs/prediction.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import machine
+from benchmarks.child import ROOT
+from benchmarks.result import Result, Spread
+
+PAGE = ROOT / "docs" / "prediction.md"
+SNAPSHOTS = Path(os.environ.get("TORCHREEL_SNAPSHOTS", ROOT.parent / "shared" / "data" / "snapshots"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program of examples/, and the snapshot that it was written out from."""
+
+    snapshot: str
+    torch_version: str
+    command: tuple[str, ...]
+    quick: bool = False
+
+    @property
+    def path(self) -> Path:
+        return SNAPSHOTS / f"{self.snapshot}.pickle"
+
+
+_AMP = ("lm4.py", "--context", "200", "--mode", "train", "--amp")
+RUNS = (
+    Run("lm4_fwd_ctx100", "2.6", ("lm4.py", "--context", "100"), quick=True),
+    Run("lm4_fwd_ctx150", "2.6", ("lm4.py", "--context", "150")),
+    Run("lm4_train_ctx100", "2.6", ("lm4.py", "--context", "100", "--mode", "train"), quick=True),
+    Run("lm4_train_amp_ctx200", "2.6", _AMP),
+    Run("lm4_train_amp_ctx200", "2.6", (*_AMP, "--lists", "cpu")),
+    Run("linear_hopper", "2.4", ("linear.py", "--scale", "1")),
+)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """One peak of one run, in bytes."""
+
+    run: Run
+    what: str
+    recorded: int
+    low: int
+    high: int
+
+    @property
+    def error(self) -> float:
+        """In percent, from the nearest end of what was predicted; 0 within."""
+        nearest = min(max(self.recorded, self.low), self.high)
+        return 100 * (nearest / self.recorded - 1)
+
+    @property
+    def predicted(self) -> str:
+        return f"{_mib(self.low)} to {_mib(self.high)} MiB"
+
+    @property
+    def ends(self) -> str:
+        return f"{_percent(self.low, self.recorded)} to {_percent(self.high, self.recorded)}"
+
+
+def measure(quick: bool) -> list[Result]:
+    results = []
+    for run in available(quick):
+        for peak in peaks(run):
+            what = f"{' '.join(run.command)}: {peak.what}, error from the nearest end"
+            detail = f"recorded {_mib(peak.recorded)} MiB, predicted {peak.predicted} ({peak.ends})"
+            results.append(Result(what, Spread.of([peak.error]), None, "%", detail))
+    return results
+
+
+def available(quick: bool) -> list[Run]:
+    runs = [run for run in RUNS if run.path.is_file() and (run.quick or not quick)]
+    if not runs:
+        print(f"There are no snapshots in {SNAPSHOTS}: name their directory in TORCHREEL_SNAPSHOTS.", file=sys.stderr)
+    return runs
+
+
+def peaks(run: Run) -> list[Peak]:
+    """Record the program here, predict, and compare with the GPU's own history, played again."""
+    from torchreel.allocator import predict, simulate
+
+    (recorded,) = simulate(run.path).devices.values()
+    with tempfile.TemporaryDirectory() as directory:
+        reel = Path(directory, "run.reel")
+        recorder = [sys.executable, "-m", "torchreel", "record", "--memory", "--shapes", "-o", str(reel)]
+        script, *arguments = run.command
+        subprocess.run([*recorder, str(ROOT / "examples" / script), *arguments], check=True, stdout=subprocess.DEVNULL)
+        prediction = predict(reel, torch_version=run.torch_version)
+    return [
+        Peak(run, "reserved", recorded.peak_reserved, *prediction.peak_reserved),
+        Peak(run, "allocated", recorded.peak_allocated, *prediction.peak_allocated),
+    ]
+
+
+def as_markdown(results: list[Peak]) -> str:
+    lines = [
+        "| snapshot | `examples/` | peak | recorded | predicted | error of the ends |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for peak in results:
+        command = f"`{' '.join(peak.run.command)}`"
+        cells = [peak.run.snapshot, command, peak.what, f"{_mib(peak.recorded)} MiB", peak.predicted, peak.ends]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f}"
+
+
+def _percent(predicted: int, recorded: int) -> str:
+    return f"{100 * (predicted / recorded - 1):+.2f} %"
+
+
+def _main() -> None:
+    results = [peak for run in available(quick=False) for peak in peaks(run)]
+    if not results:
+        raise SystemExit(1)
+    made = "; ".join(f"{what} {value}" for what, value in machine.describe().items() if what not in ("CPU", "memory"))
+    text = f"{as_markdown(results)}\n\nMade with: {made}."
+    between = re.compile(r"(<!-- prediction -->\n).*?(<!-- end of prediction -->)", re.DOTALL)
+    PAGE.write_text(between.sub(lambda match: f"{match[1]}{text}\n{match[2]}", PAGE.read_text()))
+    print(text)
+
+
+if __name__ == "__main__":
+    _main()
