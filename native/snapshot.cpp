@@ -293,6 +293,8 @@ class SnapshotWriter {
       out_.boolean(false);
     }
     out_.entry("pinned_num_register_threads", int64_t{1});
+    out_.entry("max_round_threshold", int64_t{-1});
+    out_.entry("max_cached_size", int64_t{-1});
     out_.literal("roundup_power2_divisions");
     out_.open_dict();
     for (int megabytes = 1; megabytes <= 32768; megabytes *= 2) {

@@ -30,7 +30,7 @@ def snapshot() -> Snapshot:
 def dump(path: str | os.PathLike[str]) -> None:
     """Write snapshot() to a file: JSON if its name ends in .json, else a pickle of protocol 4."""
     target = Path(path)
-    if target.is_dir():
+    if os.path.isdir(target):  # noqa: PTH112 - Path.is_dir raises for names that are too long
         raise OptionError(f"{target} is a directory: name a file for the snapshot.")
     if target.suffix == ".json":
         content = json.dumps(snapshot()).encode()
