@@ -46,7 +46,7 @@ def _change(trials: Trials, sentence: str) -> Advice:
 def _now_fits(trials: Trials) -> str:
     retries = f", after giving back its cache {_times(trials.best.retries)}" if trials.best.retries else ""
     return (
-        f"The run does not fit in {mib(trials.capacity or 0)} with {name(trials.current.conf)}. "
+        f"The run does not fit in {room(trials.capacity or 0)} with {name(trials.current.conf)}. "
         f"With {name(trials.best.conf)} it does{retries}: it reserves {mib(trials.best.peak_reserved)} at most."
     )
 
@@ -62,7 +62,7 @@ def _saves(trials: Trials) -> str:
 def _fits_already(trials: Trials) -> tuple[str, ...]:
     if trials.capacity is None:
         return ()
-    return (f"The run fits in {mib(trials.capacity)} with {name(trials.current.conf)}.",)
+    return (f"The run fits in {room(trials.capacity)} with {name(trials.current.conf)}.",)
 
 
 def _none_helps(trials: Trials) -> str:
@@ -86,12 +86,12 @@ def _none_fits(trials: Trials) -> str:
     capacity = trials.capacity or 0
     if trials.needed > capacity:
         return (
-            f"No setting makes the run fit in {mib(capacity)}: its tensors alone need {mib(trials.needed)} at their "
+            f"No setting makes the run fit in {room(capacity)}: its tensors alone need {mib(trials.needed)} at their "
             f"peak. It takes smaller tensors (batch, sequence, precision, checkpointing) to save "
             f"{mib(trials.needed - capacity)}."
         )
     return (
-        f"No setting that was tried makes the run fit in {mib(capacity)}, though its tensors need only "
+        f"No setting that was tried makes the run fit in {room(capacity)}, though its tensors need only "
         f"{mib(trials.needed)} at their peak: the gaps between them are too small for what is asked for."
     )
 
@@ -131,6 +131,12 @@ def cost(best: Trial, current: Trial) -> tuple[str, ...]:
 def name(conf: Conf) -> str:
     """A setting in a sentence."""
     return str(conf) or "PyTorch's default"
+
+
+def room(size: int) -> str:
+    """A device's memory, as people say it if it is a round number."""
+    gib = size / (1 << 30)
+    return f"{gib:g} GiB" if gib >= 1 and round(gib * 10) == gib * 10 else mib(size)
 
 
 def mib(size: int) -> str:

@@ -34,6 +34,7 @@ class Requests:
     sizes: tuple[int, ...]  # distinct sizes in bytes
     has_fraction: bool  # whether the process may use only a part of the device: garbage is collected only then
     version: tuple[int, int]  # of torch: what it does not know cannot be advised
+    windows: bool = False  # where segments cannot expand
 
 
 def neutral(current: Conf) -> Conf:
@@ -45,7 +46,9 @@ def neutral(current: Conf) -> Conf:
 def singles(current: Conf, requests: Requests) -> list[Conf]:
     """The current setting, PyTorch's default, and each option alone with the values that can matter."""
     base = neutral(current)
-    confs = [current, base, replace(base, expandable_segments=True)]
+    confs = [current, base]
+    if requests.version >= (2, 1) and not requests.windows:
+        confs.append(replace(base, expandable_segments=True))
     confs += [replace(base, max_split_size=size) for size in split_sizes(requests.sizes)]
     confs += [replace(base, roundup_power2_divisions=_roundup(text)) for text in _ROUNDINGS]
     if requests.has_fraction:
@@ -62,7 +65,7 @@ def pairs(current: Conf, best: Sequence[Conf], requests: Requests) -> list[Conf]
     confs = [replace(base, **{**one, **other}) for one, other in itertools.combinations(changes, 2)]
     confs = [conf for conf in confs if _sensible(conf)]
     for conf in best:
-        if conf.max_split_size is not None:
+        if conf.max_split_size is not None and requests.version >= (2, 6):
             confs += [replace(conf, max_non_split_rounding=size * MIB) for size in _UNSPLIT_ROUNDINGS_MB]
     return _distinct(confs)
 

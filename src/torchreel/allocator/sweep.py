@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from torchreel.allocator.simulate import Simulation, simulate
 from torchreel.allocator.source import Source, programs
 from torchreel.allocator.trials import Trial, Trials, ranked, trial
 from torchreel.errors import OptionError
+from torchreel.ingest import open_source
+from torchreel.reel import Reel
 from torchreel.reel.sizes import parse_size
 
 if TYPE_CHECKING:
@@ -41,24 +44,28 @@ def sweep(
     `source`, `capacity`, `fraction` and `torch_version` are those of `simulate`. `conf` is the setting to compare
     with: None is the recorded one. The devices of a run are added up, unless `device` names one.
     """
-    return try_settings(source, capacity, fraction, torch_version, device, conf).table()
+    if isinstance(source, str | os.PathLike):
+        with open_source(source) as reel:
+            return sweep(reel, capacity, fraction, torch_version, device, conf)
+    windows = isinstance(source, Reel) and made_on_windows(source)
+    found = only(programs(source), device)
+    return try_settings(found, capacity, fraction, torch_version, conf, windows).table()
 
 
 def try_settings(
-    source: Source,
+    found: Programs,
     capacity: int | str | None = None,
     fraction: float | None = None,
     torch_version: str | None = None,
-    device: str | None = None,
     conf: str | Conf | None = None,
+    windows: bool = False,
     progress: Progress | None = None,
 ) -> Trials:
-    """What `sweep` gives as a table, with what the settings' advice needs; `progress` is told how many are done."""
-    chosen = only(programs(source), device)
-    current = parse(conf) if isinstance(conf, str) else conf or next(iter(chosen.devices.values())).conf
+    """What `sweep` gives as a table, with what advice needs beside it; `progress` is told how many are done."""
+    current = parse(conf) if isinstance(conf, str) else conf or next(iter(found.devices.values())).conf
     room = None if capacity is None else parse_size(capacity)
-    run = _Run(chosen, current, room, fraction, torch_version, progress)
-    requests = run.requests()
+    run = _Run(found, current, room, fraction, torch_version, progress)
+    requests = replace(run.requests(), windows=windows)
     run.try_all(singles(current, requests))
     run.try_all(pairs(current, run.best_of_each(), requests))
     trials = ranked(run.trials)
@@ -74,6 +81,12 @@ def only(found: Programs, device: str | None) -> Programs:
     if device not in found.devices:
         raise OptionError(f"There is no device {device!r} in this recording: it has {', '.join(found.devices)}.")
     return Programs({device: found.devices[device]})
+
+
+def made_on_windows(reel: Reel) -> bool:
+    """Whether the paths of the recorded source are those of Windows."""
+    files = reel.table("frames", ["file"])["file"].unique().to_pylist()
+    return any(re.match(r"[A-Za-z]:[\\/]", file) for file in files if file)
 
 
 @dataclass
@@ -116,11 +129,14 @@ class _Run:
         known = {trial.conf for trial in self.trials}
         new = [conf for conf in confs if conf not in known]
         total = len(self.trials) + len(new)
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
+        threads = ThreadPoolExecutor(max_workers=os.cpu_count())
+        try:
             for simulation, conf in zip(threads.map(self._limited, new), new, strict=True):
                 self.trials.append(trial(conf, conf == self.current, simulation.devices.values()))
                 if self.progress is not None:
                     self.progress(len(self.trials), total)
+        finally:
+            threads.shutdown(cancel_futures=True)  # after Ctrl-C, only those that run are waited for
 
     def _limited(self, conf: Conf) -> Simulation:
         return self.simulated(conf, self.capacity)
@@ -135,23 +151,32 @@ class _Run:
                 best.append(ranked(changed)[0].conf)
         return best
 
-    def smallest(self, trials: Sequence[Trial]) -> tuple[Conf, int] | None:
-        """The setting that needs the smallest device, of those that did best, and how small."""
-        found = [(conf, self._least_capacity(conf)) for conf in dict.fromkeys(one.conf for one in trials[:3])]
-        return min(found, key=lambda pair: (pair[1], len(str(pair[0]))))
+    def smallest(self, trials: Sequence[Trial]) -> tuple[Conf, int]:
+        """The setting that needs the smallest device, and how small.
 
-    def _least_capacity(self, conf: Conf) -> int:
-        """The least at which nothing fails, by halving. A run that fits may fail with more: that is not looked for."""
-        free = self.simulated(conf, None).devices.values()
-        high = max(one.peak_reserved for one in free) // _GRAIN + 1
-        low = max(one.peak_requested for one in free) // _GRAIN
+        The least at which nothing fails is found by halving; a setting that fails on a device smaller than the best
+        found so far is not looked into. A run may fail with more memory than one on which it fits: that is not asked.
+        """
+        best = (self.current, self._never_full(self.current))
+        for one in sorted(trials, key=lambda trial: (not trial.current, len(trial.text))):
+            if self._fits(one.conf, best[1] - 1):
+                best = (one.conf, self._least(one.conf, best[1] - 1))
+        return best[0], best[1] * _GRAIN
+
+    def _never_full(self, conf: Conf) -> int:
+        return max(one.peak_reserved for one in self.simulated(conf, None).devices.values()) // _GRAIN + 1
+
+    def _least(self, conf: Conf, high: int) -> int:
+        low = 0
         while high - low > 1:
             middle = (low + high) // 2
-            if any(one.ooms for one in self.simulated(conf, middle * _GRAIN).devices.values()):
-                low = middle
-            else:
-                high = middle
-        return high * _GRAIN
+            low, high = (low, middle) if self._fits(conf, middle) else (middle, high)
+        return high
+
+    def _fits(self, conf: Conf, grains: int) -> bool:
+        if grains <= 0:
+            return False
+        return not any(one.ooms for one in self.simulated(conf, grains * _GRAIN).devices.values())
 
 
 def _alone(conf: Conf, base: Conf, name: str) -> bool:

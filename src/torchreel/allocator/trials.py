@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -80,7 +81,23 @@ class Trials:
         first = self.trials[0]
         limit = first.peak_reserved + least_gain(first.peak_reserved)
         good = [trial for trial in self.trials if trial.fits == first.fits and trial.peak_reserved < limit]
-        return min(good, key=lambda trial: (not trial.current, trial.text.count(","), trial.peak_reserved, trial.text))
+        return min(
+            good, key=lambda trial: (not trial.current, len(_options(trial.text)), trial.peak_reserved, trial.text)
+        )
+
+    @property
+    def telling(self) -> tuple[Trial, ...]:
+        """Without settings that do the same as a simpler one, or as another value of the same options."""
+        seen: dict[tuple[int, ...], list[set[str]]] = {}
+        kept = set()
+        for trial in sorted(self.trials, key=lambda trial: (not trial.current, *_simplicity(trial))):
+            outcome = (trial.peak_reserved, trial.peak_allocated, trial.retries, trial.ooms, trial.device_calls)
+            names = {option.partition(":")[0] for option in _options(trial.text)}
+            others = seen.setdefault(outcome, [])
+            if trial.current or not trial.text or not any(one <= names for one in others):
+                kept.add(trial)
+            others.append(names)
+        return tuple(trial for trial in self.trials if trial in kept)
 
     @property
     def gain(self) -> int:
@@ -108,6 +125,15 @@ class Trials:
             for trial in self.trials
         ]
         return pa.Table.from_pylist(rows)
+
+
+def _options(text: str) -> list[str]:
+    """The options of an option string; commas within brackets do not part them."""
+    return re.split(r",(?![^\[]*\])", text) if text else []
+
+
+def _simplicity(trial: Trial) -> tuple[int, int, str]:
+    return len(_options(trial.text)), len(trial.text), trial.text
 
 
 def least_gain(peak: int) -> int:

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "torchreel.cli.report",
     "sql": "torchreel.cli.sql",
     "memory": "torchreel.cli.memory",
+    "simulate": "torchreel.cli.simulate",
     "import": "torchreel.cli.import_",
     "export": "torchreel.cli.export",
     "doctor": "torchreel.cli.doctor",
