@@ -26,7 +26,7 @@ def measure(quick: bool) -> list[Result]:
         return Spread.of([run[what] for run in runs])
 
     first = runs[0]
-    size = f"{number(first['bytes'] / 1e6)} MB, {number(first['stacks'])} distinct stacks of up to {first['deepest']}"
+    size = f"{number(first['bytes'] / 1e6)} MB, {first['stacks']:,} distinct stacks of up to {first['deepest']}"
     events = f"{number(first['events'])} events"
     torchs_way = in_words(spread("snapshot"), "s")
     return [
