@@ -145,6 +145,20 @@ def test_results_in_half_precision_may_be_float32_under_autocast(tmp_path: Path)
     assert prediction.peak_allocated == (9 * MIB, 12 * MIB)
 
 
+def test_dropout_keeps_a_byte_per_element_on_a_gpu(tmp_path: Path) -> None:
+    import torch
+
+    x = torch.randn(1024, 1024, requires_grad=True)
+    with torchreel.record(tmp_path / "run.reel", memory=True, shapes=True):
+        kept = [torch.nn.functional.dropout(x, 0.5) for _ in range(2)]
+        kept.append(torch.nn.functional.dropout(x, 0.5, training=False))
+    prediction = predict(tmp_path / "run.reel")
+    (item,) = (item for item in prediction.gpu_only if item.name == "dropout masks")
+    assert (item.low, item.high) == (-2 * 3 * MIB, -2 * 3 * MIB)
+    assert "dropout masks, 6.00 MiB less: a GPU keeps a byte per element" in prediction.describe()
+    assert kept[0].numel() == MIB
+
+
 def test_whether_it_fits(tmp_path: Path) -> None:
     program = CpuProgram()
     program.alloc(100 * MIB)

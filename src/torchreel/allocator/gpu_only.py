@@ -1,13 +1,12 @@
 """What a program allocates on a GPU and not on the CPU: by name, as two sizes between which it lies, at its place.
 
-Each rule was found by comparing programs, allocation by allocation, on both (docs/prediction.md); those that no
-recorded GPU run shows are sentences in `unknown_in` instead.
+Each rule was found by comparing programs, allocation by allocation, on both (docs/prediction.md), and says what follows
+from that of torch; what no recorded GPU run shows is a sentence in `unknown_in` instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,17 +28,6 @@ MATRIX_PRODUCTS = (
     *("aten::mv", "aten::addmv", "aten::dot", "aten::vdot", "aten::_addmm_activation"),
 )
 
-# What CUDA's autocast computes in float32 and the CPU's in the type that it finds.
-FLOAT32_ON_CUDA = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "pow", "reciprocal"),
-        *("rsqrt", "sinh", "tan", "softplus", "native_layer_norm", "_softmax", "_log_softmax", "sum", "prod"),
-        *("cumsum", "cumprod", "logsumexp", "linalg_vector_norm"),
-    )
-)
-HALF = frozenset(("c10::BFloat16", "c10::Half"))
-
 OPTIMIZERS = (
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "AdamW"),
     *("ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
@@ -48,7 +36,10 @@ OPTIMIZERS = (
 
 @dataclass(frozen=True)
 class GpuOnly:
-    """Memory that only a GPU needs: the most that is held at once, at least and at most, in bytes."""
+    """Memory that only a GPU needs: the most that is held at once, at least and at most, in bytes.
+
+    Below zero, it is memory that only the CPU needs.
+    """
 
     name: str
     low: int
@@ -233,13 +224,3 @@ def _all_at_once(run: CpuRun, start: int, end: int) -> Addition:
             name = names[op][0] if op in names else ""
             sizes.setdefault(name, []).append(run.sizes[event] or 0)
     return Addition(last, tuple((0, size) for size in max(sizes.values(), key=sum, default=[])))
-
-
-def doubled_by_autocast(run: CpuRun) -> Iterator[int]:
-    """The events that make half of what they make on a GPU, if the program runs under autocast there."""
-    names = run.names_of_ops
-    for event, op in enumerate(run.ops):
-        if run.made[event] and op is not None and op in names:
-            name, dtypes = names[op]
-            if name in FLOAT32_ON_CUDA and dtypes and dtypes[0] in HALF:
-                yield event

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torchreel.allocator.cpu_run import CpuRun
-from torchreel.allocator.gpu_only import GpuOnly, Rule, doubled_by_autocast, rules
+from torchreel.allocator.gpu_only import GpuOnly, Rule, rules
+from torchreel.allocator.gpu_sizes import resizings
 from torchreel.allocator.program import Programs
 from torchreel.allocator.rules import NEWEST, version_of
 from torchreel.allocator.simulate import DeviceSimulation, simulate
@@ -30,8 +31,6 @@ MIB = 1 << 20
 
 # What the driver, the kernels of torch and its libraries take outside of the allocator: usual sizes, not counted.
 CONTEXT = (200 * MIB, 800 * MIB)
-
-_AUTOCAST = "float32 under autocast"
 
 
 class Range(NamedTuple):
@@ -144,17 +143,16 @@ def _predicted(run: CpuRun, capacity: int | None, conf: str | Conf | None, torch
     recorded = torch_version or run.header.get("torch_version")
     version = version_of(recorded) if recorded else NEWEST
     applied = rules(run, version)
-    doubled = frozenset(doubled_by_autocast(run))
+    resized = resizings(run)
+    sizes = {event: pair for resizing in resized for event, pair in resizing.sizes.items()}
     candidates = _Candidates(
-        programs(_program(run, applied, largest=False)),
-        programs(_program(run, applied, largest=True, doubled=doubled)),
+        programs(_program(run, applied, sizes, largest=False)),
+        programs(_program(run, applied, sizes, largest=True)),
         conf,
         f"{version[0]}.{version[1]}",
     )
     low, high = candidates.run(candidates.low), candidates.run(candidates.high)
-    items = [rule.item() for rule in applied]
-    if doubled:
-        items.append(_autocast_item(run, doubled))
+    items = [*(rule.item() for rule in applied), *(resizing.item(run) for resizing in resized)]
     return Prediction(
         # An allocator may need less for a program that allocates more: what it cuts up decides.
         peak_reserved=Range(*sorted((low.peak_reserved, high.peak_reserved))),
@@ -168,7 +166,7 @@ def _predicted(run: CpuRun, capacity: int | None, conf: str | Conf | None, torch
 
 
 def _program(
-    run: CpuRun, applied: list[Rule], largest: bool, doubled: frozenset[int] = frozenset()
+    run: CpuRun, applied: list[Rule], sizes: dict[int, tuple[int, int]], largest: bool
 ) -> list[dict[str, Any]]:
     """The recorded events with all additions at their places, in the smallest or the largest size."""
     places: dict[int, list[tuple[int, bool]]] = {}
@@ -188,28 +186,14 @@ def _program(
         events.extend({"action": "free", "addr": block} for block in passing)
         if place == len(run.made):
             break
-        block, size_made = int(run.blocks[place]), run.sizes[place]
-        if run.made[place] and size_made is not None and size_made > 0:
+        block, recorded = int(run.blocks[place]), run.sizes[place]
+        if run.made[place] and recorded is not None and recorded > 0:
             known.add(block)
-            events.append({"action": "alloc", "addr": block, "size": size_made * (1 + (place in doubled)), "stream": 0})
+            size = sizes[place][largest] if place in sizes else recorded
+            events.append({"action": "alloc", "addr": block, "size": size, "stream": 0})
         elif not run.made[place] and block in known:
             events.append({"action": "free", "addr": block})
     return events
-
-
-def _autocast_item(run: CpuRun, doubled: frozenset[int]) -> GpuOnly:
-    """The most that the doubled results held at once."""
-    sizes = {int(run.blocks[event]): run.sizes[event] or 0 for event in doubled}
-    held = most = 0
-    for event, block in enumerate(run.blocks.tolist()):
-        if block in sizes:
-            held += sizes[block] if run.made[event] else -sizes[block]
-            most = max(most, held)
-    why = (
-        f"{len(doubled)} results of exp, pow, sum and others are in half precision, which CUDA's autocast computes in "
-        "float32 and the CPU's does not; what is computed from them may grow too"
-    )
-    return GpuOnly(_AUTOCAST, 0, most, why)
 
 
 def _between(range: Range | GpuOnly) -> str:
@@ -219,6 +203,8 @@ def _between(range: Range | GpuOnly) -> str:
 
 
 def _size(size: int) -> str:
+    if size < 0:
+        return f"{_size(-size)} less"
     for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << power:
             return f"{size / (1 << power):.2f} {unit}"

@@ -19,10 +19,6 @@ _OTHERWISE = (
         "calls of scaled_dot_product_attention: the GPU decides which kernel runs, and whether it keeps all scores.",
     ),
     (
-        ("aten::native_dropout", "aten::dropout", "aten::bernoulli_"),
-        "calls of dropout: a GPU keeps a mask of one byte per element where the CPU keeps a number, so it needs less.",
-    ),
-    (
         ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"),
         "recurrent layers: cuDNN keeps all weights in one more buffer, and a reserve for the backward pass.",
     ),
