@@ -220,7 +220,7 @@ def cache(path: Path) -> None:
 
 
 def hidden_state(path: Path) -> None:
-    """pytorch#41486: an LSTM on the CPU whose state is carried over with its graph. It has no optimizer and no steps."""
+    """pytorch#41486: an LSTM on the CPU whose state is carried over with its graph, without optimizer and steps."""
     model = nn.LSTM(64, 128)
     state: tuple[torch.Tensor, torch.Tensor] | None = None
     with torchreel.record(path, memory=True, stacks=True, modules=True):

@@ -14,7 +14,7 @@ from torchreel.analyze.memory_spikes import _slide, level_without_spikes, spikes
 
 def plain(trace: Trace, events: int) -> None:
     """Level ground: events that change nothing."""
-    for number in range(events):
+    for _ in range(events):
         trace.event("snapshot", 0, 0)
 
 

@@ -40,14 +40,14 @@ class Peaks:
     allocated: Peak
     active: Peak
     reserved: Peak | None  # None where the allocator reserves nothing
-    allocated_at_peak_reserved: int | None
+    allocated_at_peak_reserved: int | None  # the most that was allocated while that much was reserved
 
 
 def peaks(memory: DeviceMemory) -> Peaks:
     """The peaks of one device."""
     history = memory.history
     reserved = _peak(memory, history.reserved) if history.reserves else None
-    at = None if reserved is None else int(history.allocated[reserved.moment.event + 1])
+    at = None if reserved is None else int(history.allocated[history.reserved == reserved.bytes].max())
     return Peaks(_peak(memory, history.allocated), _peak(memory, history.active), reserved, at)
 
 

@@ -70,6 +70,6 @@ def phases_of_blocks(run: Run, history: History) -> Ints:
     phase = np.append(phase_of_stacks(stacks), OTHER)[row]
     # Beside Python's threads, which have frames of Python, those of the autograd engine allocate.
     if stacks.python.any():
-        bare = np.append(~stacks.python, history.allocs > 0)[row] & (history.blocks.start != OLD)
+        bare = stacks.without_python(history.blocks.stack) & (history.blocks.start != OLD)
         phase[bare & (phase == OTHER)] = BACKWARD
     return phase

@@ -43,7 +43,7 @@ def spikes(memory: DeviceMemory) -> list[Spike]:
     above = level - level_without_spikes(memory)
     least = max(_NOTABLE * int(level.max()), 1)
     regions: dict[str, list[tuple[int, int]]] = {}
-    for first, last in _regions(above, least):
+    for first, last in _regions(above, level, least):
         lines = _lines(memory, above, first, last)
         regions.setdefault(lines[0][0] if lines else "", []).append((first, last))
     return [_spike(memory, above, *found[0], len(found)) for found in regions.values()]
@@ -72,15 +72,19 @@ def _slide(level: Ints, width: int, choose: np.ufunc) -> Ints:
     return result
 
 
-def _regions(above: Ints, least: float) -> list[tuple[int, int]]:
-    """Where the level is above its surroundings by enough: first and last items, the highest first."""
+def _regions(above: Ints, level: Ints, least: float) -> list[tuple[int, int]]:
+    """Where the level is above its surroundings by enough: first and last items, the highest first.
+
+    Of equal ones that which reaches the highest level comes first.
+    """
     raised = np.concatenate(([False], above > 0, [False]))
     edges = np.flatnonzero(raised[1:] != raised[:-1])
     firsts, lasts = edges[::2], edges[1::2] - 1
     if not len(firsts):
         return []
-    heights = np.maximum.reduceat(np.append(above, 0), np.stack((firsts, lasts + 1), axis=1).ravel())[::2]
-    order = [n for n in np.argsort(-heights, kind="stable")[:_CANDIDATES] if heights[n] >= least]
+    places = np.stack((firsts, lasts + 1), axis=1).ravel()
+    heights, tops = (np.maximum.reduceat(np.append(values, 0), places)[::2] for values in (above, level))
+    order = [n for n in np.lexsort((-tops, -heights))[:_CANDIDATES] if heights[n] >= least]
     return [(int(firsts[n]), int(lasts[n])) for n in order]
 
 

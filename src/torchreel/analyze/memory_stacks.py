@@ -135,6 +135,10 @@ class Stacks:
         """Whether each stack made a workspace of cuBLAS, which stays until the process ends. Needs C++ frames."""
         return self.having(np.array([_WORKSPACE.search(frame.function) is not None for frame in self.frames], bool))
 
+    def without_python(self, ids: Ints) -> Mask:
+        """Whether each of these is a stack, and has no frame of Python."""
+        return np.append(~self.python, False)[rows_of(self.id, ids)]
+
     def frames_of(self, row: int) -> list[Frame]:
         """The frames of one stack, the innermost first."""
         return [self.frames[place] for place in self.places[self.starts[row] : self.starts[row + 1]]]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchreel.cli.formats import FORMATS, write_csv, write_json
-from torchreel.cli.interrupt import interruptible
 from torchreel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def command(source: str, by: str, device: str | None, process: str | None, limit
     with open_source(source) as reel:
         from torchreel.analyze.memory_report import memory_reports
 
-        reports = interruptible(lambda: memory_reports(reel, by))
+        reports = memory_reports(reel, by)
     chosen = _chosen(reports, source, device, process)
     if form == "json":
         write_json({"source": source, "by": by, "devices": [report.as_dict(limit) for report in chosen]})

@@ -333,7 +333,7 @@ def _fragmentation(report: MemoryReport, limit: int | None) -> Section:
     ]
     if report.peak is not None and report.peak.reserved is not None:
         peak, at = report.peak.reserved.bytes, report.peak.allocated_at_peak_reserved or 0
-        sentences.append(f"When reserved memory peaked, {bytes_text(at)} of {bytes_text(peak)} were allocated.")
+        sentences.append(f"While {bytes_text(peak)} were reserved, the most, up to {bytes_text(at)} were allocated.")
     sentences += _advice(report, found)
     rows = found.pins.slice(0, limit) if limit else found.pins
     columns = _pin_columns(rows) if found.notable and rows.num_rows else []
