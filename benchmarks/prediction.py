@@ -6,6 +6,7 @@ are left out. `python -m benchmarks.prediction` runs all and puts the table into
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
@@ -49,9 +50,10 @@ RUNS = (
 
 @dataclass(frozen=True)
 class Peak:
-    """One peak of one run, in bytes."""
+    """One peak of one run, in bytes; and how many of the GPU's events the CPU had too."""
 
     run: Run
+    same: str
     what: str
     recorded: int
     low: int
@@ -100,20 +102,40 @@ def peaks(run: Run) -> list[Peak]:
         script, *arguments = run.command
         subprocess.run([*recorder, str(ROOT / "examples" / script), *arguments], check=True, stdout=subprocess.DEVNULL)
         prediction = predict(reel, torch_version=run.torch_version)
+        same = in_common(events(run.path), events(reel))
     return [
-        Peak(run, "reserved", recorded.peak_reserved, *prediction.peak_reserved),
-        Peak(run, "allocated", recorded.peak_allocated, *prediction.peak_allocated),
+        Peak(run, same, "reserved", recorded.peak_reserved, *prediction.peak_reserved),
+        Peak(run, same, "allocated", recorded.peak_allocated, *prediction.peak_allocated),
     ]
+
+
+def events(source: Path) -> list[tuple[str, int]]:
+    """What was allocated and freed, in order; scalars and the like, of less than a block, are left out."""
+    from torchreel.ingest import open_source
+
+    with open_source(source) as reel:
+        rows = reel.sql(
+            "SELECT left(action, 4) AS kind, size FROM allocs WHERE action IN ('alloc', 'free', 'free_requested')"
+            " AND size >= 512 ORDER BY id"
+        )
+    return list(zip(rows["kind"].to_pylist(), rows["size"].to_pylist(), strict=True))
+
+
+def in_common(gpu: list[tuple[str, int]], cpu: list[tuple[str, int]]) -> str:
+    """Of the GPU's events, those that the CPU has in the same order and of the same size."""
+    blocks = difflib.SequenceMatcher(None, gpu, cpu, autojunk=False).get_matching_blocks()
+    return f"{sum(block.size for block in blocks):,} of {len(gpu):,}"
 
 
 def as_markdown(results: list[Peak]) -> str:
     lines = [
-        "| snapshot | `examples/` | peak | recorded | predicted | error of the ends |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| snapshot | `examples/` | same events | peak | recorded | predicted | error of the ends |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for peak in results:
         command = f"`{' '.join(peak.run.command)}`"
-        cells = [peak.run.snapshot, command, peak.what, f"{_mib(peak.recorded)} MiB", peak.predicted, peak.ends]
+        recorded = f"{_mib(peak.recorded)} MiB"
+        cells = [peak.run.snapshot, command, peak.same, peak.what, recorded, peak.predicted, peak.ends]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 # What the driver, the kernels of torch and its libraries take outside of the allocator: usual sizes, not counted.
-CONTEXT = (200 * MIB, 800 * MIB)
+CONTEXT = (256 * MIB, 1536 * MIB)
 
 
 class Range(NamedTuple):
