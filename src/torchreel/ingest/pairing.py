@@ -85,10 +85,11 @@ def pair(events: Events) -> Pairing:
 def totals(events: Events, pairing: Pairing, final: dict[int, int]) -> Numbers:
     """The bytes allocated on the device after each event, reckoned back from those that are allocated at the end."""
     result = np.zeros(len(events.kind), np.int64)
+    older = (events.kind >= FREE_REQUESTED) & (pairing.alloc < 0)
     for device in np.unique(events.device).tolist():
         mine = events.device == device
         changes = np.cumsum(pairing.change[mine])
-        # A snapshot without its state at the end still cannot have less than nothing allocated.
-        start = max(final.get(device, 0) - int(changes[-1]), -int(changes.min()), 0)
-        result[mine] = start + changes
+        # A snapshot may lack its state at the end; what was freed and not made in its history was there before.
+        freed = -int(pairing.change[mine & older].sum())
+        result[mine] = max(final.get(device, 0) - int(changes[-1]), freed) + changes
     return result
