@@ -60,4 +60,7 @@ def __getattr__(name: str) -> Any:
 
 
 if os.environ.get("TORCHREEL_ALLOCATOR"):
-    importlib.import_module("torchreel.record.allocators").choose_by_environment()
+    try:
+        importlib.import_module("torchreel.record.allocators").choose_by_environment()
+    except errors.TorchreelError as error:  # of the one who started the program, so not an error of the program
+        raise SystemExit(f"Error: {error}") from None

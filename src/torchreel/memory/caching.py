@@ -47,10 +47,7 @@ def set_limit(limit: int | str | None) -> None:
         raise RecorderError(
             "A limit needs the caching allocator: call torchreel.memory.use_caching_allocator() before set_limit()."
         )
-    try:
-        size = 0 if limit is None else min(parse_size(limit), _MOST_BYTES)
-    except OverflowError:
-        size = _MOST_BYTES
+    size = 0 if limit is None else min(parse_size(limit), _MOST_BYTES)
     if limit is not None and size < 2 * 2**20:
         raise OptionError(f"A limit of {limit!r} holds no segment: give at least 2MiB, or None for no limit.")
     _core.set_limit(size)
