@@ -131,3 +131,15 @@ def test_complete_snapshots_begin_with_nothing() -> None:
                 first = [int(memory.history.allocated[0]) for memory in device_memories(reel)]
                 reserved = [int(memory.history.reserved[0]) for memory in device_memories(reel)]
             assert set(itertools.chain(first, reserved)) == {0}, path.name
+
+
+def test_the_system_allocator_of_a_snapshot_has_no_segments(tmp_path: Path) -> None:
+    # GIVEN a snapshot of CPU memory that shows each block as a segment of its own
+    trace = Trace("cpu")
+    trace.alloc(0, 100)
+    trace.segment(0, 100, (100, "active_allocated"))
+    history = trace.memory(tmp_path / "a").history
+    assert (history.reserves, history.reserved.tolist()) == (False, [0, 0])
+    # but one of the caching allocator has them
+    trace.segment(4096, 200, (100, "active_allocated"), (100, "inactive"))
+    assert trace.memory(tmp_path / "b").history.reserves

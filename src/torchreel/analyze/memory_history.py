@@ -175,6 +175,9 @@ def _history(
     action = translate(codes, words, _ACTIONS, _OTHER)
     category, categories = texts(allocs, "category")
     size = np.maximum(ints(allocs, "size"), 0)
+    changes = np.where(action == _GROW, size, np.where(action == _SHRINK, -size, 0))
+    if not changes.any() and device == "cpu" and _are_single_blocks(segments, final):
+        segments = segments.slice(0, 0)
     start_ns, times = _times(allocs, row)
     unknown = (action == _COMPLETE) & (ints(allocs, "size") < 0)
     return History(
@@ -193,8 +196,14 @@ def _history(
         lost_events=_number(said.get("lost_events")) + _number(row.get("lost_events")),
         note=str(said["note"]) if said.get("note") else None,
         unknown_frees=int(unknown.sum()),
-        _reserved_changes=np.where(action == _GROW, size, np.where(action == _SHRINK, -size, 0)),
+        _reserved_changes=changes,
     )
+
+
+def _are_single_blocks(segments: pa.Table, final: pa.Table) -> bool:
+    """Whether each segment is one block: so a snapshot shows the system's allocator, which has no segments."""
+    blocks = sorted(zip(ints(final, "address"), ints(final, "size"), strict=True))
+    return blocks == sorted(zip(ints(segments, "address"), ints(segments, "size"), strict=True))
 
 
 def _number(value: object) -> int:

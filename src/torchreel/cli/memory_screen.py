@@ -37,7 +37,9 @@ def show(source: str, reports: Sequence[MemoryReport], chosen: Sequence[MemoryRe
             out.print(printable(line), soft_wrap=True)
         return
     if len(reports) > 1:
-        draw(_overview(reports), out)
+        draw(_overview(reports[: limit or None]), out)
+        if limit and limit < len(reports):
+            out.print(f"These are {limit} of {len(reports):,}: --limit 0 shows all.")
         out.print()
     for report in chosen:
         for heading, sentences, columns in _sections(source, report, limit):
@@ -54,7 +56,7 @@ def write_markdown(
         sys.stdout.write("".join(f"{printable(line)}\n" for line in _nothing(source)))
         return
     if len(reports) > 1:
-        formats.write_markdown(_overview(reports))
+        formats.write_markdown(_overview(reports[: limit or None]))
         sys.stdout.write("\n")
     for report in chosen:
         for heading, sentences, columns in _sections(source, report, limit):
@@ -452,6 +454,9 @@ def _next(source: str, reports: Sequence[MemoryReport], chosen: Sequence[MemoryR
     others = [other.device for other in reports if other.device != report.device]
     if others and len(chosen) < len(reports):
         ideas.append((f"torchreel memory {name} --device {others[0]}", "another device"))
+    relatives = [other.process_name for other in reports if other.process != report.process]
+    if relatives and len(chosen) < len(reports):
+        ideas.append((f"torchreel memory {name} --process {shlex.quote(relatives[0])}", "another process"))
     if report.by != "category":
         ideas.append((f"torchreel memory {name} --by category", "what it is for"))
     if report.by != "module" and Path(source).is_dir():
