@@ -4,6 +4,7 @@ from torchreel.allocator.conf import Conf
 from torchreel.allocator.gpu_only import GpuOnly
 from torchreel.allocator.predict import Prediction, predict
 from torchreel.allocator.simulate import DeviceSimulation, Simulation, simulate
+from torchreel.allocator.sweep import sweep
 from torchreel.allocator.verify import DeviceVerification, Verification, verify
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "Verification",
     "predict",
     "simulate",
+    "sweep",
     "verify",
 ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _GRAIN = 2 << 20  # segments are multiples of this, so a capacity between two of them is as good as the lower one
 
 Progress = Callable[[int, int], None]
+Result = TypeVar("Result")
 
 
 def sweep(
@@ -125,16 +126,20 @@ class _Run:
         return simulate(self.programs, conf, capacity, self.torch_version, self.fraction)
 
     def try_all(self, confs: Iterable[Conf]) -> None:
-        """Try what was not tried yet. The model lets go of Python's lock, so threads use all processors."""
+        """Try what was not tried yet."""
         known = {trial.conf for trial in self.trials}
         new = [conf for conf in confs if conf not in known]
         total = len(self.trials) + len(new)
+        for simulation, conf in zip(self._at_once(self._limited, new), new, strict=True):
+            self.trials.append(trial(conf, conf == self.current, simulation.devices.values()))
+            if self.progress is not None:
+                self.progress(len(self.trials), total)
+
+    def _at_once(self, work: Callable[[Conf], Result], confs: Sequence[Conf]) -> Iterator[Result]:
+        """Do the work for each. The model lets go of Python's lock, so threads use all processors."""
         threads = ThreadPoolExecutor(max_workers=os.cpu_count())
         try:
-            for simulation, conf in zip(threads.map(self._limited, new), new, strict=True):
-                self.trials.append(trial(conf, conf == self.current, simulation.devices.values()))
-                if self.progress is not None:
-                    self.progress(len(self.trials), total)
+            yield from threads.map(work, confs)
         finally:
             threads.shutdown(cancel_futures=True)  # after Ctrl-C, only those that run are waited for
 
@@ -154,13 +159,16 @@ class _Run:
     def smallest(self, trials: Sequence[Trial]) -> tuple[Conf, int]:
         """The setting that needs the smallest device, and how small.
 
-        The least at which nothing fails is found by halving; a setting that fails on a device smaller than the best
-        found so far is not looked into. A run may fail with more memory than one on which it fits: that is not asked.
+        The least at which nothing fails is found by halving; settings that fail on a device smaller than the best so
+        far are not looked into. A run may fail with more memory than one on which it fits: that is not asked.
         """
         best = (self.current, self._never_full(self.current))
-        for one in sorted(trials, key=lambda trial: (not trial.current, len(trial.text))):
-            if self._fits(one.conf, best[1] - 1):
-                best = (one.conf, self._least(one.conf, best[1] - 1))
+        left = [one.conf for one in sorted(trials, key=lambda trial: (not trial.current, len(trial.text)))]
+        while left:
+            smaller = best[1] - 1
+            left = [conf for conf, fits in zip(left, self._at_once(self._fitting(smaller), left), strict=True) if fits]
+            if left:
+                best = (left[0], self._least(left.pop(0), smaller))
         return best[0], best[1] * _GRAIN
 
     def _never_full(self, conf: Conf) -> int:
@@ -172,6 +180,9 @@ class _Run:
             middle = (low + high) // 2
             low, high = (low, middle) if self._fits(conf, middle) else (middle, high)
         return high
+
+    def _fitting(self, grains: int) -> Callable[[Conf], bool]:
+        return lambda conf: self._fits(conf, grains)
 
     def _fits(self, conf: Conf, grains: int) -> bool:
         if grains <= 0:

@@ -163,7 +163,9 @@ def _what_if(question: Question, form: str) -> int:
         answers = _answers(reel, question, programs, simulated)
     print_what_if(answers, form)
     if form == "table":
-        click.echo(f"Next: torchreel simulate {shlex.quote(question.source)} --sweep  which setting would be best")
+        capacity = f" --capacity {shlex.quote(question.capacity)}" if question.capacity else ""
+        line = f"torchreel simulate {shlex.quote(question.source)}{capacity} --sweep"
+        click.echo(f"Next: {line}  which setting would be best")
     return 0
 
 
