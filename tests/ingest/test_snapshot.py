@@ -234,7 +234,7 @@ WRONG = [
     (("device_total_memory",), [-5], "device_total_memory[0] is -5, not a number of bytes"),
     (("memory_fraction",), [1.5], "memory_fraction[0] is 1.5, not a part between 0 and 1"),
     (("lost_events",), 3, "lost_events is 3, not a list"),
-    (("notes",), [1], "notes[0] is 1, not a text"),
+    (("notes",), [1], "notes[0] is 1, not a text of at most 65,536 characters"),
 ]  # fmt: skip
 
 

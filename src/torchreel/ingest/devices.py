@@ -16,7 +16,7 @@ _INT64 = 2**63 - 1
 def read_devices(snapshot: dict[str, Any], used: Iterable[int]) -> pa.Table:
     """One row for each device that the snapshot has something of, by its number."""
     indices = sorted(set(used))
-    names = _listed(snapshot, "devices", lambda name: type(name) is str and bool(name), "the name of a device")
+    names = _listed(snapshot, "devices", _is_name, "the name of a device")
     rows: list[dict[str, Any]] = [
         {"device": whole(names.get(index) or f"cuda:{index}"), "index": index} for index in indices
     ]
@@ -29,7 +29,7 @@ def read_devices(snapshot: dict[str, Any], used: Iterable[int]) -> pa.Table:
         ("device_total_memory", "total", _is_count, "a number of bytes"),
         ("memory_fraction", "fraction", _is_fraction, "a part between 0 and 1"),
         ("lost_events", "lost_events", _is_count, "a number of events"),
-        ("notes", "note", lambda value: type(value) is str, "a text"),
+        ("notes", "note", _is_note, "a text of at most 65,536 characters"),
     ):
         values = _listed(snapshot, key, valid, expected)
         for row in rows:
@@ -61,6 +61,14 @@ def _listed(snapshot: dict[str, Any], key: str, valid: Callable[[Any], bool], ex
         if value is not None and not valid(value):
             wrong(f"{key}[{index}]", value, expected)
     return {index: value for index, value in enumerate(values) if value is not None}
+
+
+def _is_name(value: Any) -> bool:
+    return type(value) is str and 0 < len(value) <= 1000
+
+
+def _is_note(value: Any) -> bool:
+    return type(value) is str and len(value) <= 65_536
 
 
 def _is_count(value: Any) -> bool:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 _INT64 = 2**63 - 1
 _ADDRESS = 2**62 - 1
 _SUM = 2.0**61
-_TEXT_BYTES = 2**31 - 1  # what a column of text can hold
+# Characters, of which each may take four bytes: what a column of text can hold, and what its dictionary may.
+_COLUMN = 2**29 - 1
+_DICTIONARY = 2**20
 
 Place = Callable[[int], str]
 
@@ -27,15 +29,16 @@ class WrongValueError(Exception):
 
 
 class Budget:
-    """How many rows a file may have: a small file that refers to one list again and again would have no end of them."""
+    """How much a file may hold: one that refers to the same list or text again and again would have no end of it."""
 
-    def __init__(self, rows: int) -> None:
-        self._rows = self._left = rows
+    def __init__(self, limit: int, what: str) -> None:
+        self._limit = self._left = limit
+        self._what = what
 
-    def spend(self, rows: int) -> None:
-        self._left -= rows
+    def spend(self, amount: int) -> None:
+        self._left -= amount
         if self._left < 0:
-            raise WrongValueError(f"the lists hold more than {self._rows} rows, by repeating themselves")
+            raise WrongValueError(f"there are more than {self._limit} {self._what}, which repeat themselves")
 
 
 def shown(value: object) -> str:
@@ -69,9 +72,11 @@ def coded(keys: list[Any], texts: dict[Any, str]) -> pa.DictionaryArray:
     """A column of text: of each key its text, null for a key that has none. Each distinct text is held once."""
     numbers: dict[str, int] = {}
     codes = {key: numbers.setdefault(whole(text), len(numbers)) for key, text in texts.items()}
-    if 4 * sum(map(len, numbers)) > _TEXT_BYTES and sum(len(t.encode()) for t in numbers) > _TEXT_BYTES:
-        raise WrongValueError("there is more than 2 GiB of text in one column")
     indices = np.fromiter(map(codes.get, keys, repeat(-1)), np.int32, len(keys))
+    lengths = np.fromiter(map(len, numbers), np.int64, len(numbers))
+    # A file of a table holds distinct texts once only as long as they are short enough together.
+    if lengths.sum() > _DICTIONARY and lengths[indices[indices >= 0]].sum() > _COLUMN:
+        raise WrongValueError(f"there are more than {_COLUMN} characters of text in one column")
     return pa.DictionaryArray.from_arrays(
         pa.array(indices, pa.int32(), mask=indices < 0), pa.array(list(numbers), pa.string())
     )

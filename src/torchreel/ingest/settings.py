@@ -11,7 +11,7 @@ import pyarrow as pa
 from torchreel.ingest.rows import Budget, WrongValueError, whole, wrong
 
 _DEEPEST = 8
-_MOST_VALUES = 100_000
+_MOST = 2**20
 
 
 def read_settings(settings: object) -> pa.Table:
@@ -20,7 +20,7 @@ def read_settings(settings: object) -> pa.Table:
         settings = {}
     if type(settings) is not dict:
         wrong("allocator_settings", settings, "a dictionary")
-    values = Budget(_MOST_VALUES)
+    values = Budget(_MOST, "values and lines of settings")
     rows = {name: _json(value, f"allocator_settings.{name[:60]}", values) for name, value in _items(settings)}
     return pa.table({"name": pa.array(list(rows), pa.string()), "value": pa.array(list(rows.values()), pa.string())})
 
@@ -39,7 +39,7 @@ def _json(value: object, place: str, values: Budget) -> str:
 
 def _check(value: Any, place: str, values: Budget, depth: int) -> None:
     """That the value is JSON's, and not endless: a list may hold itself, or another one many times."""
-    values.spend(1)
+    values.spend(1 + len(value) // 64 if type(value) is str else 1)
     if value is None or type(value) in (bool, str):
         return
     if type(value) is int and abs(value) < 2**128:
@@ -48,6 +48,7 @@ def _check(value: Any, place: str, values: Budget, depth: int) -> None:
         return
     if depth < _DEEPEST and type(value) is dict and all(type(key) is str for key in value):
         for key, item in value.items():
+            values.spend(len(key) // 64)
             _check(item, f"{place}.{key[:60]}", values, depth + 1)
     elif depth < _DEEPEST and type(value) in (list, tuple):
         for index, item in enumerate(value):

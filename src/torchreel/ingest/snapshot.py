@@ -27,7 +27,8 @@ from torchreel.reel.write import conform
 PROCESS = "snapshot"
 
 _STAGES = ("START", "END")
-# A row takes more bytes than one in any file; a few more are allowed to small ones.
+# A row takes more bytes than these in any file; a few more are allowed to small ones.
+_ROW_BYTES = 8
 _FREE_ROWS = 10_000
 _UNLIMITED = 2**62
 
@@ -37,13 +38,17 @@ def read_snapshot(path: str | os.PathLike[str]) -> dict[str, pa.Table]:
     path = Path(path)
     with _no_collection():
         document = read_document(path)
-        return _tables(document.value, str(path), Budget(_FREE_ROWS + document.size))
+        return _tables(document.value, str(path), _rows(_FREE_ROWS + document.size // _ROW_BYTES))
 
 
 def tables_of(snapshot: object) -> dict[str, pa.Table]:
     """The tables of a snapshot in memory: the dictionary of torch.cuda.memory._snapshot, or its list of segments."""
     with _no_collection():
-        return _tables(snapshot, "The snapshot", Budget(_UNLIMITED))
+        return _tables(snapshot, "The snapshot", _rows(_UNLIMITED))
+
+
+def _rows(limit: int) -> Budget:
+    return Budget(limit, "rows")
 
 
 @contextmanager

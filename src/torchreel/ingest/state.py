@@ -19,6 +19,7 @@ from torchreel.ingest.stacks import Stacks
 # torch's documentation says awaiting where its code says pending.
 STATES = ("active_allocated", "active_pending_free", "active_awaiting_free", "inactive")
 MAX_DEVICES = 1024
+_FORWARD_CHARACTERS = 2**28
 
 Numbers = NDArray[np.int64]
 
@@ -155,9 +156,12 @@ def pool_column(rows: Rows, key: str) -> pa.DictionaryArray:
 def forward_column(rows: Rows) -> pa.DictionaryArray:
     """The stacks of forward calls: one line for each text of the list, with the line feeds inside it escaped."""
 
+    characters = Budget(_FORWARD_CHARACTERS, "characters of forward_frames")
+
     def text(value: Any) -> str | None:
         if type(value) not in (list, tuple) or not all(type(line) is str for line in value):
             return None
+        characters.spend(sum(map(len, value)))
         return "\n".join(line.replace("\\", "\\\\").replace("\n", "\\n") for line in value)
 
     return rows.derived("forward_frames", text, "a list of texts")
