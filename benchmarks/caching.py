@@ -18,7 +18,7 @@ COMPARISONS = {
 
 
 def measure(quick: bool) -> list[Result]:
-    rounds, windows = (1, 2) if quick else (ROUNDS, WINDOWS)
+    rounds, windows = (1, 1) if quick else (ROUNDS, WINDOWS)
     others = [CACHING, TCMALLOC] if tcmalloc() else [CACHING]
     results = []
     for program, goals in COMPARISONS.items():
