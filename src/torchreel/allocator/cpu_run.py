@@ -169,6 +169,7 @@ class CpuRun:
         return table
 
 
+@functools.lru_cache(maxsize=10_000)
 def _list(text: str | None) -> list[Any]:
     """A column of the table inputs; nothing, where it was not recorded or makes no sense."""
     try:

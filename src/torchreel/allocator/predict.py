@@ -6,17 +6,19 @@ with the least and with the most of what only a GPU allocates (gpu_only). What l
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from torchreel.allocator.actions import ALLOC, FREE
 from torchreel.allocator.cpu_run import CpuRun
 from torchreel.allocator.gpu_only import GpuOnly, Rule, rules
 from torchreel.allocator.gpu_sizes import resizings
-from torchreel.allocator.program import Programs
-from torchreel.allocator.rules import NEWEST, version_of
+from torchreel.allocator.program import Columns, Program, Programs
+from torchreel.allocator.rules import MOST_BYTES, NEWEST, version_of
 from torchreel.allocator.simulate import DeviceSimulation, simulate
-from torchreel.allocator.source import programs
 from torchreel.allocator.unknown import unknown_in
 from torchreel.errors import OptionError
 from torchreel.reel import Reel, load
@@ -146,8 +148,8 @@ def _predicted(run: CpuRun, capacity: int | None, conf: str | Conf | None, torch
     resized = resizings(run)
     sizes = {event: pair for resizing in resized for event, pair in resizing.sizes.items()}
     candidates = _Candidates(
-        programs(_program(run, applied, sizes, largest=False)),
-        programs(_program(run, applied, sizes, largest=True)),
+        _program(run, applied, sizes, largest=False),
+        _program(run, applied, sizes, largest=True),
         conf,
         f"{version[0]}.{version[1]}",
     )
@@ -165,35 +167,47 @@ def _predicted(run: CpuRun, capacity: int | None, conf: str | Conf | None, torch
     )
 
 
-def _program(
-    run: CpuRun, applied: list[Rule], sizes: dict[int, tuple[int, int]], largest: bool
-) -> list[dict[str, Any]]:
+def _program(run: CpuRun, applied: list[Rule], sizes: dict[int, tuple[int, int]], largest: bool) -> Programs:
     """The recorded events with all additions at their places, in the smallest or the largest size."""
+    added = _added(applied, largest)
+    columns = Columns()
+    handles = itertools.count()
+    live: dict[int, int] = {}
+    for place in range(len(run.made) + 1):
+        if place in added:
+            _add(columns, added[place], handles, place)
+        if place == len(run.made):
+            break
+        block, size = int(run.blocks[place]), run.sizes[place]
+        if not run.made[place]:
+            if block in live:
+                columns.add(FREE, live.pop(block), 0, 0, 0, place)
+        elif size is not None and size > 0 and block not in live:
+            live[block] = next(handles)
+            size = sizes[place][largest] if place in sizes else size
+            columns.add(ALLOC, live[block], min(size, MOST_BYTES), 0, 0, place)
+    return Programs({"cuda:0": Program("cuda:0", **columns.arrays())})
+
+
+def _added(applied: list[Rule], largest: bool) -> dict[int, list[tuple[int, bool]]]:
+    """By their places, the sizes that are added, and whether they stay."""
     places: dict[int, list[tuple[int, bool]]] = {}
     for rule in applied:
         for addition in rule.additions:
-            pieces = places.setdefault(addition.place, [])
-            pieces.extend((piece[largest], addition.stays) for piece in addition.pieces if piece[largest])
-    events: list[dict[str, Any]] = []
-    name = -1  # names of blocks that the CPU did not have; its own are not negative
-    known = set()
-    for place in range(len(run.made) + 1):
-        passing = []
-        for size, stays in places.get(place, ()):
-            events.append({"action": "alloc", "addr": name, "size": size, "stream": 0})
-            passing.extend([] if stays else [name])
-            name -= 1
-        events.extend({"action": "free", "addr": block} for block in passing)
-        if place == len(run.made):
-            break
-        block, recorded = int(run.blocks[place]), run.sizes[place]
-        if run.made[place] and recorded is not None and recorded > 0:
-            known.add(block)
-            size = sizes[place][largest] if place in sizes else recorded
-            events.append({"action": "alloc", "addr": block, "size": size, "stream": 0})
-        elif not run.made[place] and block in known:
-            events.append({"action": "free", "addr": block})
-    return events
+            pieces = [(piece[largest], addition.stays) for piece in addition.pieces if piece[largest] > 0]
+            places.setdefault(addition.place, []).extend(pieces)
+    return places
+
+
+def _add(columns: Columns, pieces: list[tuple[int, bool]], handles: Iterator[int], place: int) -> None:
+    passing = []
+    for size, stays in pieces:
+        handle = next(handles)
+        columns.add(ALLOC, handle, min(size, MOST_BYTES), 0, 0, place)
+        if not stays:
+            passing.append(handle)
+    for handle in passing:
+        columns.add(FREE, handle, 0, 0, 0, place)
 
 
 def _between(range: Range | GpuOnly) -> str:
