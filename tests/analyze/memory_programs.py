@@ -5,6 +5,7 @@ Run in a process of its own, `python -m tests.analyze.memory_programs DIRECTORY`
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -73,13 +74,15 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 4, to
 class CategoryCase:
     """A training, of a model that is made within the recording or before it."""
 
-    def __init__(self, optimizer: Optimizers | None, to_none: bool = True, **model: Any) -> None:
+    def __init__(
+        self, optimizer: Optimizers | None, model: Callable[[], nn.Module] = Net, to_none: bool = True
+    ) -> None:
         self.optimizer = optimizer
         self.to_none = to_none
         self.model = model
 
     def make(self) -> tuple[nn.Module, torch.optim.Optimizer | None]:
-        model = Net(**self.model)
+        model = self.model()
         return model, None if self.optimizer is None else self.optimizer(model.parameters())
 
     def run(self, model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
@@ -109,9 +112,12 @@ CATEGORY_CASES = {
     "rmsprop": CategoryCase(torch.optim.RMSprop),
     "adagrad": CategoryCase(torch.optim.Adagrad),
     "set-to-none-false": CategoryCase(ADAM, to_none=False),
-    "checkpoint": CategoryCase(ADAM, recompute="not reentrant"),
-    "checkpoint-reentrant": CategoryCase(ADAM, recompute="reentrant"),
-    "batch-norm": CategoryCase(ADAM, normalize=True),
+    "checkpoint": CategoryCase(ADAM, partial(Net, recompute="not reentrant")),
+    "checkpoint-reentrant": CategoryCase(ADAM, partial(Net, recompute="reentrant")),
+    "batch-norm": CategoryCase(ADAM, partial(Net, normalize=True)),
+    "lazy": CategoryCase(ADAM, lambda: nn.Sequential(nn.Embedding(50, 32), nn.LazyLinear(10))),
+    "copied": CategoryCase(ADAM, lambda: copy.deepcopy(Net())),
+    "bfloat16": CategoryCase(ADAM, lambda: nn.Sequential(nn.Embedding(50, 32), nn.Linear(32, 10)).bfloat16()),
     "inference": CategoryCase(None),
 }
 

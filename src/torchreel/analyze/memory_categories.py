@@ -59,6 +59,7 @@ def categories(history: History, phases: Phases, steps: Steps) -> Ints:
         # Without calls, the computation of the loss is known by where it stands: between a forward and a backward pass.
         loss = (backward < forward) & followed & _after(phases.forward_starts, blocks.start)
         decide(OTHER, loss & (blocks.end >= backward), ACTIVATION)
+        decide(OTHER, loss & ~kept, TEMPORARY)
     decide(OTHER, reaches_forward & _short(history, phases, steps) & (blocks.start != OLD), INPUT)
     decide(OTHER, ~reaches_forward & ~kept & (forward < count) & (blocks.start != OLD), TEMPORARY)
     for phase in (OPTIMIZER, BACKWARD, RECOMPUTE, CONSTRUCTION, MOVING, PREPARATION, FORWARD, LOADING):

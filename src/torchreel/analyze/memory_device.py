@@ -92,7 +92,7 @@ class DeviceMemory:
 
     def _without_stack(self) -> Ints:
         blocks = self.history.blocks
-        bare = np.where(self.phases.phase == BACKWARD, _ENGINE, _NONE)
+        bare = np.where(self.run.stacks.without_python(blocks.stack), _ENGINE, _NONE)
         return np.where(blocks.start == OLD, _OLD, bare)
 
     def _modules(self) -> Labels:

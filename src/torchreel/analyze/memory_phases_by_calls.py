@@ -14,6 +14,7 @@ from torchreel.analyze.memory_phases import (
     CONSTRUCTION,
     FORWARD,
     LOADING,
+    MOVING,
     OPTIMIZER,
     OTHER,
     RECOMPUTE,
@@ -56,6 +57,7 @@ def phases_by_calls(run: Run, history: History, by_stack: Ints) -> Phases:
     # What no call tells, the stack may: data and constructors, and a forward pass whose modules were not recorded.
     told_by_stack = by_stack <= (LOADING if calls.of_kind("module").any() else FORWARD)
     phase_of_block = np.where(known & (phase[row] != OTHER), phase[row], np.where(told_by_stack, by_stack, OTHER))
+    phase_of_block[by_stack == MOVING] = MOVING  # within a forward pass too, for parameters that wait for their shape
     parameters = became_parameters(run, history)
     if parameters.any():
         phase_of_block[phase_of_block == CONSTRUCTION] = ASIDE  # buffers

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from torchreel.analyze.memory_columns import NOTHING
 from torchreel.analyze.memory_device import DeviceMemory, device_memories
 from torchreel.analyze.memory_fragmentation import Fragmentation, fragmentation
 from torchreel.analyze.memory_history import OLD, History
@@ -167,7 +168,7 @@ def memory_report(memory: DeviceMemory, by: str = "stack") -> MemoryReport:
         held_blocks=len(held),
         older_blocks=len(old),
         older_bytes=int(history.blocks.size[old].sum()),
-        has_stacks=bool((history.blocks.stack >= 0).any()),
+        has_stacks=bool((memory.run.stacks.rows(history.blocks.stack) != NOTHING).any()),
         has_backward=bool((memory.phases.phase == BACKWARD).any()),
         by=by,
         holders=holders(memory, by, position),

@@ -117,7 +117,7 @@ def _overview(reports: Sequence[MemoryReport]) -> list[Column]:
 
 def _sections(source: str, report: MemoryReport, limit: int | None) -> list[Section]:
     few = _few(limit)
-    leaks = [_leaks(report.leaks, few)] if report.leaks is not None else []
+    leaks = [_leaks(source, report.leaks, few)] if report.leaks is not None else []
     found = report.leaks is not None and report.leaks.verdict == "found"
     return [
         _head(source, report),
@@ -385,11 +385,13 @@ def _pin_columns(rows: pa.Table) -> list[Column]:
     ]
 
 
-def _leaks(found: Leaks, limit: int | None) -> Section:
+def _leaks(source: str, found: Leaks, limit: int | None) -> Section:
     if found.verdict == "no steps":
-        return "Leaks", ["Cannot be told: nothing says where a step ends. Call recorder.step(), or put each step into torchreel.range('step')."], []  # fmt: skip  # noqa: E501
+        how = "call recorder.step(), or " if Path(source).is_dir() else ""
+        how += "put each step into torch.profiler.record_function('step')"
+        return "Leaks", [f"Cannot be told, because nothing says where a step ends: {how} while you record."], []
     if found.verdict == "too few steps":
-        return "Leaks", [f"Cannot be told from {_steps(found.steps, found.source)}: record six or more."], []  # fmt: skip  # noqa: E501
+        return "Leaks", [f"Cannot be told from {_steps(found.steps, found.source)}: record six or more."], []
     over = f"{_steps(found.steps, found.source)} after the first two"
     if found.verdict == "none":
         return "Leaks", [f"None: no line has more and more blocks over {over}."], []

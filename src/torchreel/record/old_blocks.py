@@ -57,8 +57,8 @@ def living_blocks() -> Iterator[tuple[int, int, str]]:
                 continue
             storage = tensor.untyped_storage()
             address = torch._C._data_address(tensor)  # data_ptr() would end the sharing of a copy-on-write tensor
-        except (RuntimeError, NotImplementedError):
-            continue  # a tensor without storage: fake, functional, a subclass that refuses
+        except (RuntimeError, NotImplementedError, ValueError):
+            continue  # a tensor without storage: fake, functional, a lazy parameter, a subclass that refuses
         if address == 0 or address in seen:
             continue
         seen.add(address)
