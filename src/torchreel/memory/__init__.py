@@ -8,6 +8,8 @@ torchreel.memory.dump("snapshot.pickle")       # for `torchreel memory`, torch.c
 torchreel.memory.use_caching_allocator()       # freed CPU memory is kept and used again
 """
 
+import torch  # noqa: F401  its libraries first: the native core is linked against them
+
 from torchreel.memory.caching import (
     empty_cache,
     memory_stats,
