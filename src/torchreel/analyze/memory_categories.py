@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchreel.analyze.memory_blocks import OLD
 from torchreel.analyze.memory_columns import NOTHING, Ints, Mask, translate
-from torchreel.analyze.memory_history import OLD, History
+from torchreel.analyze.memory_history import History
 from torchreel.analyze.memory_phases import (
     BACKWARD,
     CONSTRUCTION,

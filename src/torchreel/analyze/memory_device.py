@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchreel.analyze.memory_blocks import OLD
 from torchreel.analyze.memory_categories import CATEGORIES, categories
 from torchreel.analyze.memory_columns import NOTHING, Ints, rows_of
-from torchreel.analyze.memory_history import OLD, History, histories
+from torchreel.analyze.memory_history import History, histories
 from torchreel.analyze.memory_phases import BACKWARD, Phases
 from torchreel.analyze.memory_phases_by_calls import phases_by_calls
 from torchreel.analyze.memory_phases_by_stacks import phases_by_stacks, phases_of_blocks

@@ -10,8 +10,9 @@ import re
 
 import numpy as np
 
+from torchreel.analyze.memory_blocks import OLD
 from torchreel.analyze.memory_columns import NOTHING, Ints, Mask
-from torchreel.analyze.memory_history import OLD, History
+from torchreel.analyze.memory_history import History
 from torchreel.analyze.memory_run import Run
 
 _PARAMETER_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]parameter\.py$")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchreel.analyze.memory_blocks import OLD
 from torchreel.analyze.memory_calls import Calls
 from torchreel.analyze.memory_columns import NOTHING, Ints, rows_of
-from torchreel.analyze.memory_history import OLD, History
+from torchreel.analyze.memory_history import History
 from torchreel.analyze.memory_parameters import became_parameters
 from torchreel.analyze.memory_phases import (
     ASIDE,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchreel.analyze.memory_blocks import OLD
 from torchreel.analyze.memory_columns import Ints, Mask, ints, texts
-from torchreel.analyze.memory_history import OLD, History
+from torchreel.analyze.memory_history import History
 from torchreel.analyze.memory_phases import ASIDE, BACKWARD, FORWARD, OTHER, RECOMPUTE, Phases
 from torchreel.analyze.memory_run import Run
 from torchreel.analyze.memory_stack_phases import phase_of_stacks

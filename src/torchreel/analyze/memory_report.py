@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from torchreel.analyze.memory_blocks import OLD
 from torchreel.analyze.memory_columns import NOTHING
 from torchreel.analyze.memory_device import DeviceMemory, device_memories
 from torchreel.analyze.memory_fragmentation import Fragmentation, fragmentation
-from torchreel.analyze.memory_history import OLD, History
+from torchreel.analyze.memory_history import History
 from torchreel.analyze.memory_holders import holders
 from torchreel.analyze.memory_leaks import Leaks, leaks
 from torchreel.analyze.memory_peak import Moment, Peaks, moment, peaks
