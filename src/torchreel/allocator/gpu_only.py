@@ -1,7 +1,7 @@
 """What a program allocates on a GPU and not on the CPU: by name, as two sizes between which it lies, at its place.
 
-Each rule was found by comparing programs, allocation by allocation, on both (docs/prediction.md), and says what follows
-from that of torch; what no recorded GPU run shows is a sentence in `unknown_in` instead.
+The rules were found by comparing programs, allocation by allocation, on both; that of foreach optimizers is PyTorch's
+own word (docs/prediction.md). What neither shows is a sentence in `unknown_in` instead.
 """
 
 from __future__ import annotations
