@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import random
@@ -79,7 +80,7 @@ def strange(chance: random.Random) -> dict[str, Any]:
         elif kind == 1 and isinstance(container, list):
             container.append(container[key])
         else:
-            container[key] = chance.choice(STRANGE)
+            container[key] = copy.deepcopy(chance.choice(STRANGE))
     return snapshot
 
 
