@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from torchreel.export.snapshot_devices import Device
-from torchreel.export.snapshot_rows import ProcessTables
+from torchreel.export.snapshot_rows import ProcessTables, values
 from torchreel.export.snapshot_stacks import Stacks
 
 _COLUMNS = [
@@ -21,35 +24,50 @@ _POOL = re.compile(r"([0-9]{1,20}),([0-9]{1,20})")
 
 def events(process: ProcessTables, devices: dict[str, Device], stacks: Stacks) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each event with the number of its device. One of unknown size says nothing that an entry could hold."""
-    categories = _has_categories(process)
-    pools: dict[str, tuple[int, int]] = {}
-    for row in process.rows("allocs", _COLUMNS):
-        device, action, addr, size, stream, time_ns, context, metadata, pool, stack, forward, category, free = row
-        if device is None or size is None or action is None or (addr is None and action != "oom"):
+    table = process.table("allocs", _COLUMNS)
+    columns = _entry_columns(table, stacks)
+    rows = zip(*columns.values(), strict=True)
+    for device, action, row in zip(values(table["device"]), values(table["action"]), rows, strict=True):
+        entry = {key: value for key, value in zip(columns, row, strict=True) if value is not None}
+        if action == "oom":
+            entry.setdefault("device_free", 0)
+        elif "addr" not in entry:
             continue
-        if category is None and categories and action == "alloc":
-            category = "unknown"  # without this word among them, the viewer of torch 2.13 fails
-        fields = {
-            "addr": addr,
-            "device_free": 0 if free is None and action == "oom" else free,
-            "size": size,
-            "stream": stream or 0,
-            "time_us": None if time_ns is None else time_ns // 1000,
-            "compile_context": context,
-            "user_metadata": metadata,
-            "pool_id": None if pool is None else pools.setdefault(pool, pool_id(pool)),
-            "frames": stacks.frames(stack),
-            "forward_frames": stacks.forward(forward),
-            "category": category,
-        }
-        known = {key: value for key, value in fields.items() if value is not None}
+        if device is None or action is None or "size" not in entry:
+            continue
         for name in _ACTIONS.get(action, (action,)):
-            yield devices[device].index, {"action": name, **known}
+            yield devices[device].index, {"action": name, **entry}
 
 
-def _has_categories(process: ProcessTables) -> bool:
-    column = process.table("allocs", ["category"])["category"]
-    return bool(column.null_count < len(column))
+def _entry_columns(table: pa.Table, stacks: Stacks) -> dict[str, list[Any]]:
+    """The values of entries under a snapshot's names, None where there is none; without those that are never there."""
+    pools = {text: pool_id(text) for text in table["pool"].unique().to_pylist() if text is not None}
+    columns: dict[str, list[Any]] = {
+        "addr": values(table["addr"]),
+        "device_free": values(table["device_free"]),
+        "size": values(table["size"]),
+        "stream": values(table["stream"].fill_null(0)),
+        "time_us": values(pc.divide(table["time_ns"], 1000)),
+        "compile_context": values(table["compile_context"]),
+        "user_metadata": values(table["metadata"]),
+        "pool_id": [None if text is None else pools[text] for text in values(table["pool"])],
+        "frames": [stacks.frames(stack) for stack in values(table["stack"])],
+        "forward_frames": [stacks.forward(text) for text in values(table["forward"])],
+        "category": _categories(table),
+    }
+    always = ("size", "stream")
+    return {key: column for key, column in columns.items() if key in always or any(v is not None for v in column)}
+
+
+def _categories(table: pa.Table) -> list[Any]:
+    """What blocks are for. If one is known, the others are unknown: without that word torch 2.13's viewer fails."""
+    categories = values(table["category"])
+    if all(category is None for category in categories):
+        return categories
+    return [
+        "unknown" if category is None and action == "alloc" else category
+        for category, action in zip(categories, values(table["action"]), strict=True)
+    ]
 
 
 def pool_id(text: str) -> tuple[int, int]:
