@@ -254,3 +254,26 @@ with torchreel.record(sys.argv[1], memory=True, stacks=True):
     assert any(frame["filename"] == "<string>" for event in trace for frame in event.get("frames", []))
     run = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "out.pickle")], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_snapshot_of_a_running_program_comes_back_whole(tmp_path: Path) -> None:
+    script = """
+import torch, torchreel
+torchreel.memory.record_history()
+kept = torch.nn.Linear(100, 100)
+with torchreel.range("step"):
+    kept(torch.randn(8, 100)).sum().backward()
+torchreel.memory.dump("system.pickle")
+torchreel.memory.use_caching_allocator()
+tensors = [torch.randn(1000 * n) for n in range(50)]
+del tensors[::3]
+torchreel.memory.dump("caching.pickle")
+torchreel.memory.record_history(None)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    for name in ("system", "caching"):
+        (tmp_path / name).mkdir()
+        found = plain_loads(exported(tmp_path / f"{name}.pickle", tmp_path / name))
+        assert found == plain_loads((tmp_path / f"{name}.pickle").read_bytes())
+        assert found["devices"] == ["cpu"]

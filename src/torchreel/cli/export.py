@@ -18,7 +18,7 @@ TARGETS = {
     "perfetto": (".pftrace", "open it at https://ui.perfetto.dev"),
     "speedscope": (".speedscope.json", "open it at https://www.speedscope.app"),
     "stacks": (".stacks.txt", "draw it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app"),
-    "snapshot": (".pickle", "drop it on https://docs.pytorch.org/memory_viz, or run python -m torch.cuda._memory_viz"),
+    "snapshot": (".pickle", "drop it on https://pytorch.org/memory_viz, or run python -m torch.cuda._memory_viz"),
 }
 
 

@@ -72,9 +72,10 @@ def _tell(file: Path, reel: Reel) -> None:
     )
     usable = "alloc" in reel.table("allocs", ["action"])["action"].unique().to_pylist()
     if not usable:
+        switch = "torchreel.memory.record_history" if devices == ["cpu"] else "torch.cuda.memory._record_memory_history"
         click.echo(
-            "It has no usable history, only the state at its end: for one, call "
-            "torch.cuda.memory._record_memory_history() before the code of interest, and dump after it."
+            f"It has no usable history, only the state at its end: for one, call {switch}() before the code of "
+            "interest, and dump after it."
         )
     click.echo(f"Wrote {reel.path} ({bytes_text(size)}).")
     click.echo("")
