@@ -28,6 +28,7 @@ Rules to_rules(const py::dict& values) {
   rules.limit = values["limit"].cast<std::optional<uint64_t>>();
   rules.capacity = values["capacity"].cast<uint64_t>();
   rules.range_bytes = values["range_bytes"].cast<uint64_t>();
+  rules.address_seed = values["address_seed"].cast<uint64_t>();
   return rules;
 }
 

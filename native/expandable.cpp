@@ -3,8 +3,8 @@
 
 namespace torchreel {
 
-// Where in the pool's address space there is room for the request, at the lowest address; else new address space.
-Block* Simulator::find_expandable(const Request& request) {
+// Where in the pool's address space there is room for the request, at the lowest address.
+Block* Simulator::find_room(const Request& request) {
   auto& unmapped = request.pool->unmapped;
   const auto usable = [](const Block* block) {
     return block != nullptr && (block->state == BlockState::kFree || block->state == BlockState::kUnmapped);
@@ -17,12 +17,18 @@ Block* Simulator::find_expandable(const Request& request) {
     for (Block* block = first; bytes < request.size && usable(block); block = block->next) bytes += block->size;
     if (bytes >= request.size) return first;
   }
+  return nullptr;
+}
+
+// Such a place, else new address space.
+Block* Simulator::find_expandable(const Request& request) {
+  if (Block* block = find_room(request)) return block;
   const uint64_t page = rules_.page_size(request.pool->small);
   const uint64_t bytes = Rules::round_up(rules_.range_bytes, page);
   if (bytes < request.size) return nullptr;
   Segment* range = add_segment(gpu_.reserve(request, bytes), bytes, page);
   Block* block = append_block(range, request.pool, request.stream, bytes, BlockState::kUnmapped, nullptr);
-  unmapped.insert(block);
+  block->pool->unmapped.insert(block);
   return block;
 }
 

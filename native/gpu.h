@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Gpu {
  public:
   virtual ~Gpu() = default;
 
+  // Whether the process may take more at all: it may have limited itself.
+  virtual bool grants(Simulator& simulator, const Request& request) = 0;
   // cudaMalloc: an address, or nothing.
   virtual std::optional<uint64_t> allocate(const Request& request) = 0;
   virtual void free(const Block& block) = 0;
@@ -44,17 +47,18 @@ class Gpu {
   // The pools whose cached segments go in a release, in order.
   virtual std::vector<PoolPair*> released_pools(Simulator& simulator) = 0;
   // Only asked while the order among equals is being learned.
-  virtual FreeSet::iterator choose(const Request&, FreeSet&, FreeSet::iterator first) { return first; }
-  virtual void arrange(std::vector<Block*>&) {}
+  virtual FreeSet::iterator choose(const Request&, FreeSet::iterator first) { return first; }
+  virtual void arrange(std::vector<Block*>&, bool /*descending*/) {}
 };
 
-// A device of a given size, whose addresses only grow.
+// A device of a given size. Its addresses only grow, or with a seed jump about, and then are used again at times.
 class GeneratedGpu : public Gpu {
  public:
   explicit GeneratedGpu(const Rules& rules) : rules_(rules) {}
 
+  bool grants(Simulator& simulator, const Request& request) override;
   std::optional<uint64_t> allocate(const Request& request) override;
-  void free(const Block& block) override { used_ -= block.size; }
+  void free(const Block& block) override;
   uint64_t reserve(const Request& request, uint64_t bytes) override;
   bool map(uint64_t address, uint64_t bytes) override;
   void unmap(const Block&, uint64_t, uint64_t bytes) override { used_ -= bytes; }
@@ -64,10 +68,13 @@ class GeneratedGpu : public Gpu {
 
  private:
   bool take(uint64_t bytes);
+  uint64_t address(uint64_t bytes);
 
   const Rules& rules_;
   uint64_t used_ = 0;
   uint64_t next_ = uint64_t{0x7f} << 40;
+  uint64_t jumps_ = 0;
+  std::map<uint64_t, std::vector<uint64_t>> freed_;  // addresses by size
   // Apart from the segments, so that neither runs into the other.
   uint64_t next_range_ = uint64_t{1} << 61;
 };

@@ -9,6 +9,12 @@ bool is_release(Action action) { return action == Action::kSegmentFree || action
 
 }  // namespace
 
+bool RecordedRun::grants(Simulator&, const Request&) {
+  const RecordedEvent* next = peek();
+  if (next == nullptr) return events_[end_].action == Action::kAlloc;
+  return next->action == Action::kSegmentAlloc || next->action == Action::kSegmentMap;
+}
+
 std::optional<uint64_t> RecordedRun::allocate(const Request& request) {
   const RecordedEvent* next = peek();
   if (next == nullptr || next->action == Action::kSegmentMap) {
@@ -127,14 +133,14 @@ bool RecordedRun::announced(const std::vector<size_t>& ahead, size_t from, std::
 bool RecordedRun::releases_oversize(Simulator& simulator, const Request& request) {
   if (parted_) return false;
   const auto victims = simulator.oversize_victims(request);
-  // Releases that begin otherwise are those of a user who emptied the cache just before.
-  return victims.empty() || peek() == nullptr || !is_release(peek()->action) || announced(releases_ahead(), 0, victims);
+  // What begins otherwise is the release of everything, by a user who emptied the cache just before.
+  return victims.empty() || peek() == nullptr || announced(releases_ahead(), 0, victims);
 }
 
 bool RecordedRun::releases_cached(Simulator&, const Request& request) {
   if (parted_) return false;
   for (size_t i = at_; i < end_; i++) {
-    if (!done_[i] && is_release(events_[i].action)) return true;
+    if (!done_[i] && events_[i].action != Action::kFreeCompleted) return true;
   }
   // A request within a captured graph gives up at once, and no file says whether there was one.
   return request.owner->large.owner == 0 && events_[end_].pool >= 0 && !simulator_.rules().throw_on_oom;

@@ -31,11 +31,6 @@ void RecordedRun::step() {
     case Action::kFreeRequested:
       request_free(event);
       at_++;
-      // Without a stream to wait for the block is free at once, under the same lock.
-      if (at_ < events_.size() && events_[at_].action == Action::kFreeCompleted &&
-          events_[at_].address == event.address) {
-        complete_free(events_[at_++]);
-      }
       break;
     case Action::kFree:
       complete_free(event);
@@ -77,6 +72,7 @@ void RecordedRun::window() {
   }
   begin_ = at_;
   parted_ = false;
+  consumed_releases_ = 0;
   const bool requests =
       end_ < events_.size() && (events_[end_].action == Action::kAlloc || events_[end_].action == Action::kOom);
   if (requests) {
@@ -107,26 +103,63 @@ void RecordedRun::release_run() {
 }
 
 void RecordedRun::malloc_window() {
-  for (;;) {
-    request_ = wanted();
-    if (!ahead(is_release)) {
-      for (size_t i = at_; i < end_; i++) {
-        if (!done_[i] && events_[i].action == Action::kFreeCompleted) complete(i);
-      }
-      break;
-    }
-    const bool acquires = ahead(is_acquisition) || events_[end_].action == Action::kOom;
-    if (acquires && !simulator_.would_find(request_)) {
-      // What was freed before the search could not serve the request; what could was freed when it had failed.
-      while (peek() != nullptr && peek()->action == Action::kFreeCompleted && !serves(*peek(), request_)) complete(at_);
-      break;
-    }
+  request_ = wanted();
+  const bool acquires = ahead(is_acquisition) || events_[end_].action == Action::kOom;
+  while (ahead(is_release)) {
+    complete_before_search();
+    if (acquires && !simulator_.would_find(request_)) break;
+    if (learns_ && acquires && !releases_everything() && learn_slack(request_, simulator_.search(request_), {}))
+      continue;
     release_run();
+    request_ = wanted();
   }
+  complete_before_search();
+  if (was_cut_off()) {
+    allocs_.matched++;
+    return place();
+  }
+  // Nothing tells what an allocator had tried that gives up as the history begins.
+  if (begin_ == 0 && mid_run_ && events_[end_].action == Action::kOom) return finish_window();
   in_request_ = true;
-  Block* block = simulator_.malloc(request_);
+  Block* block = found_by_growing() ? simulator_.malloc_by_growing(request_) : simulator_.malloc(request_);
   in_request_ = false;
   settle(block);
+}
+
+// The frees that were completed when the request came. If its search failed, one that could have served it was
+// completed only after that; and if it was not released to make room, one that should have been, too.
+void RecordedRun::complete_before_search() {
+  const bool fails = ahead(is_release) || events_[end_].action == Action::kOom;
+  while (peek() != nullptr && peek()->action == Action::kFreeCompleted) {
+    if (fails && (serves(*peek(), request_) || would_be_released(*peek())) && !simulator_.would_find(request_)) break;
+    complete(at_);
+  }
+}
+
+// Whether all that is cached is released next, which a user who empties the cache does.
+bool RecordedRun::releases_everything() {
+  std::vector<Block*> victims;
+  for (PoolPair* owner : released_pools(simulator_)) {
+    const bool is_default = owner->large.owner == 0;
+    for (Pool* pool : {is_default ? &owner->large : &owner->small, is_default ? &owner->small : &owner->large}) {
+      const auto more = simulator_.cached_victims(*pool);
+      victims.insert(victims.end(), more.begin(), more.end());
+    }
+  }
+  const auto ahead = releases_ahead();
+  return ahead.size() == victims.size() && announced(ahead, 0, victims);
+}
+
+// Whether the recorded request, after its search and a release, found room at the end of a run of mapped memory that
+// was large enough without any more of it: then it has a place that no search would give.
+bool RecordedRun::found_by_growing() {
+  if (!request_.expandable || consumed_releases_ == 0 || ahead(is_acquisition)) return false;
+  const uint64_t address = events_[end_].address;
+  const Block* searched = simulator_.search(request_);
+  const Block* grown = simulator_.find_room(request_);
+  return events_[end_].action == Action::kAlloc && grown != nullptr && grown->is_free() &&
+         grown->size >= request_.size && grown->address == address &&
+         (searched == nullptr || searched->address != address);
 }
 
 // Holds the outcome of a request against the recorded one.
@@ -140,11 +173,7 @@ void RecordedRun::settle(Block* block) {
     return;
   }
   if (block != nullptr) {
-    if (recorded_oom || !was_cut_off(last.address)) {
-      differ(end_, Action::kAlloc, block->address, block->requested);
-    } else {
-      allocs_.matched++;
-    }
+    differ(end_, Action::kAlloc, block->address, block->requested);
     correcting_ = true;
     simulator_.free(block);
     correcting_ = false;
@@ -152,11 +181,15 @@ void RecordedRun::settle(Block* block) {
     differ(end_, Action::kOom, 0, request_.size);
   }
   finish_window();
-  if (recorded_oom) return;
+  if (!recorded_oom) place();
+}
+
+// Puts the block of the window's alloc where it was recorded.
+void RecordedRun::place() {
   correcting_ = true;
-  block = correction_.place(last.address, request_);
+  Block* block = correction_.place(events_[end_].address, request_);
   correcting_ = false;
-  if (block != nullptr) live_[last.address] = block;
+  if (block != nullptr) live_[events_[end_].address] = block;
 }
 
 // Whatever of the window was not reproduced is done now.
@@ -219,12 +252,29 @@ Request RecordedRun::wanted() {
 // The pool of a request; where the file does not say, that of the segment in which it ended up.
 int RecordedRun::pool_of(const RecordedEvent& event) {
   if (event.pool >= 0) return event.pool;
+  bool acquires = event.action == Action::kOom;
   for (size_t i = at_; i < end_; i++) {
-    if (is_acquisition(events_[i].action) && events_[i].pool >= 0) return events_[i].pool;
+    if (!is_acquisition(events_[i].action)) continue;
+    if (events_[i].pool >= 0) return events_[i].pool;
+    acquires = true;
   }
-  if (event.action == Action::kOom) return 0;
+  if (acquires) return pool_without(event);
   const Segment* segment = simulator_.segment_at(event.address);
   return segment == nullptr ? 0 : segment->head->pool->owner;
+}
+
+// A pool that had no free block for the request, and would have done what was recorded: the default one, if it may be.
+int RecordedRun::pool_without(const RecordedEvent& event) {
+  const auto gives_up = [&](const Request& request) {
+    return event.action != Action::kOom || ahead(is_release) || request.owner->large.owner != 0 ||
+           (simulator_.cached_victims(simulator_.pool(0).large).empty() &&
+            simulator_.cached_victims(simulator_.pool(0).small).empty());
+  };
+  for (size_t i = 0; i < simulator_.pools().size(); i++) {
+    const Request request = simulator_.request(event.size, event.stream, static_cast<int>(i));
+    if (!simulator_.would_find(request) && gives_up(request)) return static_cast<int>(i);
+  }
+  return 0;
 }
 
 bool RecordedRun::ahead(bool (*kind)(Action)) const {
@@ -252,6 +302,7 @@ const RecordedEvent* RecordedRun::peek() {
 void RecordedRun::consume(size_t index) {
   done_[index] = true;
   consumed_++;
+  if (is_release(events_[index].action)) consumed_releases_++;
 }
 
 void RecordedRun::complete(size_t index) {
@@ -259,28 +310,64 @@ void RecordedRun::complete(size_t index) {
   complete_free(events_[index]);
 }
 
+namespace {
+
+// Bytes of a block once it is free and joined with its neighbours.
+uint64_t size_when_free(const Block* block) {
+  uint64_t size = block->size;
+  for (const Block* neighbour : {block->previous, block->next}) {
+    if (neighbour != nullptr && neighbour->is_free()) size += neighbour->size;
+  }
+  return size;
+}
+
+}  // namespace
+
+// Whether the block of a free_completed, once free, would be the one that is released to make room, and was not.
+bool RecordedRun::would_be_released(const RecordedEvent& event) {
+  const auto it = live_.find(event.address);
+  if (it == live_.end()) return false;
+  const Block* block = it->second;
+  const uint64_t size = size_when_free(block);
+  const auto is_victim = [&](const Block* other, uint64_t bytes) {
+    return simulator_.rules().oversize(bytes) && other->pool == request_.pool && other->stream == request_.stream &&
+           !other->segment->expandable() && bytes == other->segment->size;
+  };
+  if (!is_victim(block, size)) return false;
+  for (size_t i = at_; i < end_; i++) {
+    if (events_[i].action != Action::kSegmentFree) continue;
+    const Segment* segment = simulator_.segment_at(events_[i].address);
+    // The smallest one that is large enough goes.
+    return segment == nullptr || !is_victim(segment->head, segment->size) || size < segment->size;
+  }
+  return true;
+}
+
 // Whether the request would find the block of a free_completed, joined with its free neighbours.
 bool RecordedRun::serves(const RecordedEvent& event, const Request& request) {
   const auto it = live_.find(event.address);
   if (it == live_.end()) return false;
   const Block* block = it->second;
-  uint64_t size = block->size;
-  for (const Block* neighbour : {block->previous, block->next}) {
-    if (neighbour != nullptr && neighbour->is_free()) size += neighbour->size;
-  }
+  const uint64_t size = size_when_free(block);
   const Rules& rules = simulator_.rules();
   return block->pool == request.pool && block->stream == request.stream && size >= request.size &&
          (rules.oversize(request.size) || !rules.oversize(size)) &&
          (!rules.oversize(request.size) || size < request.size + rules.max_non_split_rounding);
 }
 
-// A history that begins within a request has lost its segment_alloc, and the reason for it.
-bool RecordedRun::was_cut_off(uint64_t address) {
-  if (begin_ != 0 || !mid_run_) return false;
-  const Block* block = correction_.block_at(address);
-  return block != nullptr && block->is_free() && !block->is_split() && !block->segment->expandable() &&
-         block->address == address && block->size == request_.segment_size && block->pool == request_.pool &&
-         block->stream == request_.stream;
+// Whether the history begins within a request and has lost its segment_alloc, and with it the reason for that.
+bool RecordedRun::was_cut_off() {
+  const RecordedEvent& last = events_[end_];
+  if (begin_ != 0 || !mid_run_ || last.action != Action::kAlloc || ahead(is_acquisition)) return false;
+  const Block* searched = simulator_.search(request_);
+  if (searched != nullptr && searched->address == last.address) return false;
+  const Block* block = correction_.block_at(last.address);
+  if (block == nullptr || !block->is_free() || block->address != last.address || block->pool != request_.pool ||
+      block->stream != request_.stream) {
+    return false;
+  }
+  if (block->segment->expandable()) return searched == nullptr && block->size >= request_.size;
+  return !block->is_split() && block->size == request_.segment_size;
 }
 
 void RecordedRun::differ(size_t event, Action action, uint64_t address, uint64_t size) {

@@ -71,6 +71,7 @@ class RecordedRun : public Gpu {
   int64_t old_counters() const { return old_counters_; }
   Simulator& simulator() { return simulator_; }
 
+  bool grants(Simulator& simulator, const Request& request) override;
   std::optional<uint64_t> allocate(const Request& request) override;
   void free(const Block& block) override;
   uint64_t reserve(const Request& request, uint64_t bytes) override;
@@ -81,8 +82,8 @@ class RecordedRun : public Gpu {
   bool releases_oversize(Simulator& simulator, const Request& request) override;
   bool releases_cached(Simulator& simulator, const Request& request) override;
   std::vector<PoolPair*> released_pools(Simulator& simulator) override;
-  FreeSet::iterator choose(const Request& request, FreeSet& free, FreeSet::iterator first) override;
-  void arrange(std::vector<Block*>& victims) override;
+  FreeSet::iterator choose(const Request& request, FreeSet::iterator first) override;
+  void arrange(std::vector<Block*>& victims, bool descending) override;
 
  private:
   // What was released though nobody recorded it.
@@ -99,6 +100,8 @@ class RecordedRun : public Gpu {
   void complete_free(const RecordedEvent& event);
   void window();
   void malloc_window();
+  void complete_before_search();
+  bool found_by_growing();
   void release_window();
   void release_run();
   void settle(Block* block);
@@ -108,13 +111,17 @@ class RecordedRun : public Gpu {
 
   Request wanted();
   int pool_of(const RecordedEvent& event);
+  int pool_without(const RecordedEvent& event);
   bool ahead(bool (*kind)(Action)) const;
   std::vector<size_t> releases_ahead() const;
   const RecordedEvent* peek();
   void consume(size_t index);
   void complete(size_t index);
   bool serves(const RecordedEvent& event, const Request& request);
-  bool was_cut_off(uint64_t address);
+  bool would_be_released(const RecordedEvent& event);
+  bool was_cut_off();
+  bool releases_everything();
+  void place();
   void differ(size_t event, Action action, uint64_t address, uint64_t size);
 
   void release(const Released& released);
@@ -122,9 +129,13 @@ class RecordedRun : public Gpu {
   bool in_release_ahead_of_private();
 
   std::optional<uint64_t> expected_block() const;
+  FreeSet::iterator choose_expandable(const Request& request, FreeSet::iterator first, uint64_t expected);
   FreeSet::iterator learn_tie(FreeSet& free, FreeSet::iterator first, uint64_t expected);
+  FreeSet::iterator learn_walk(const Request& request, FreeSet::iterator first, uint64_t expected);
   bool learn_slack(const Request& request, Block* candidate, std::optional<uint64_t> expected);
   void learn_range(uint64_t address, uint64_t recorded);
+  void learn_tail(const Request& request, FreeSet& free, uint64_t expected);
+  void bound_ranges(uint64_t bytes);
   void grow(Block* block, uint64_t bytes);
 
   const std::vector<RecordedEvent>& events_;
@@ -144,6 +155,7 @@ class RecordedRun : public Gpu {
   bool parted_ = false;      // the simulator has done something else in this window
   bool correcting_ = false;
   int64_t consumed_ = 0;
+  int64_t consumed_releases_ = 0;   // in this window
   std::vector<Released> released_;  // in this window, though nobody recorded it
   uint64_t next_made_up_ = uint64_t{1} << 62;
 

@@ -38,8 +38,8 @@ std::vector<Block*> Simulator::cached_victims(Pool& pool) {
     }
   }
   if (learns_ties_) {
-    gpu_.arrange(segments);
-    gpu_.arrange(expandable);
+    gpu_.arrange(segments, false);
+    gpu_.arrange(expandable, false);
   }
   segments.insert(segments.end(), expandable.begin(), expandable.end());
   return segments;
@@ -58,22 +58,33 @@ void Simulator::release_segment(Block* block) {
   arena_.drop(block);
 }
 
-// One block that is large enough, else the largest ones of the stream until they are. Empty: there are not enough.
+// One block that is large enough, else the largest ones of the stream until they are.
 std::vector<Block*> Simulator::oversize_victims(const Request& request) {
   if (rules_.max_split == kUnlimited) return {};
   FreeSet& free = request.pool->free;
   const uint64_t wanted = std::max(request.size, rules_.max_split);
-  auto it = request.pool->first(request.stream, wanted);
-  if (it != free.end() && it->stream == request.stream && !it->block->segment->expandable()) return {it->block};
+  const auto first = request.pool->first(request.stream, wanted);
   std::vector<Block*> victims;
-  uint64_t bytes = 0;
-  while (bytes < wanted && it != free.begin()) {
+  if (first != free.end() && first->stream == request.stream && !first->block->segment->expandable()) {
+    victims.push_back(first->block);
+    if (learns_ties_) {
+      for (auto it = std::next(first); it != free.end() && it->stream == first->stream && it->size == first->size; ++it)
+        victims.push_back(it->block);
+      gpu_.arrange(victims, false);
+    }
+    victims.resize(1);
+    return victims;
+  }
+  for (auto it = first; it != free.begin();) {
     --it;
     if (!rules_.oversize(it->size) || it->stream != request.stream) break;
-    if (it->block->segment->expandable()) continue;
-    victims.push_back(it->block);
-    bytes += it->size;
+    if (!it->block->segment->expandable()) victims.push_back(it->block);
   }
+  if (learns_ties_) gpu_.arrange(victims, true);
+  uint64_t bytes = 0;
+  size_t count = 0;
+  while (count < victims.size() && bytes < wanted) bytes += victims[count++]->size;
+  victims.resize(count);
   return victims;
 }
 
@@ -126,7 +137,7 @@ void Simulator::collect_garbage() {
   uint64_t bytes = 0;
   for (auto& round : garbage_rounds()) {
     if (bytes >= wanted) break;
-    if (learns_ties_) gpu_.arrange(round);
+    if (learns_ties_) gpu_.arrange(round, false);
     for (Block* block : round) {
       bytes += block->size;
       release_segment(block);

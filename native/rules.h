@@ -39,6 +39,7 @@ struct Rules {
   TieOrder order = TieOrder::kSegment;
   std::optional<uint64_t> limit;      // bytes that the process may reserve, if it has set a fraction
   uint64_t capacity = kUnlimited;     // bytes that the device has
+  uint64_t address_seed = 0;          // of a device whose addresses are in no order; 0: they only grow
   uint64_t range_bytes = kMostBytes;  // address space of one expandable segment, before rounding to pages
 
   static uint64_t round_up(uint64_t size, uint64_t unit) { return (size + unit - 1) / unit * unit; }

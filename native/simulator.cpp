@@ -39,38 +39,52 @@ Block* Simulator::malloc(Request wanted) {
   return hand_out(block, wanted);
 }
 
-FreeSet::iterator Simulator::candidate(const Request& request) {
+Block* Simulator::malloc_by_growing(const Request& request) {
+  Block* block = acquire(request);
+  return block == nullptr ? nullptr : hand_out(block, request);
+}
+
+// What a block has and can grow by.
+uint64_t Simulator::room(const Block* block) {
+  const Block* next = block->next;
+  return block->size + (next != nullptr && next->state == BlockState::kUnmapped ? next->size : 0);
+}
+
+// A block that can grow is kept for requests that need that: the search goes on while the next one has less room.
+FreeSet::iterator Simulator::walk(const Request& request, FreeSet::iterator it) {
   FreeSet& free = request.pool->free;
-  auto it = request.pool->first(request.stream, request.size);
-  if (it == free.end() || it->stream != request.stream) return free.end();
-  if (learns_ties_) it = gpu_.choose(request, free, it);
-  const auto expandable = [](const FreeKey& key) { return key.block->segment->expandable(); };
-  if (expandable(*it) && request.expandable) {
-    // A block that can grow counts with what it can grow by: it is kept for requests that need that.
-    const auto room = [](const FreeKey& key) {
-      const Block* next = key.block->next;
-      return key.size + (next != nullptr && next->state == BlockState::kUnmapped ? next->size : 0);
-    };
-    for (auto next = std::next(it);
-         expandable(*it) && next != free.end() && next->stream == request.stream && room(*next) < room(*it); ++next) {
-      it = next;
-    }
-  } else if (expandable(*it)) {
-    do {
-      ++it;
-    } while (it != free.end() && it->stream == request.stream && expandable(*it));
-    if (it == free.end() || it->stream != request.stream) return free.end();
+  for (auto next = std::next(it); it->block->segment->expandable() && next != free.end() &&
+                                  next->stream == request.stream && room(next->block) < room(it->block);
+       ++next) {
+    it = next;
   }
+  return it;
+}
+
+FreeSet::iterator Simulator::candidate(const Request& request, bool learns) {
+  FreeSet& free = request.pool->free;
+  const auto is_there = [&](FreeSet::iterator it) { return it != free.end() && it->stream == request.stream; };
+  auto it = request.pool->first(request.stream, request.size);
+  if (!is_there(it)) return free.end();
+  if (it->block->segment->expandable() && !request.expandable) {
+    while (is_there(it) && it->block->segment->expandable()) ++it;
+  } else {
+    it = learns ? gpu_.choose(request, it) : walk(request, it);
+  }
+  if (!is_there(it)) return free.end();
   if (!rules_.oversize(request.size) && rules_.oversize(it->size)) return free.end();
   if (rules_.oversize(request.size) && it->size >= request.size + rules_.max_non_split_rounding) return free.end();
   return it;
 }
 
-bool Simulator::would_find(const Request& request) { return candidate(request) != request.pool->free.end(); }
+Block* Simulator::search(const Request& request) {
+  const auto it = candidate(request, false);
+  return it == request.pool->free.end() ? nullptr : it->block;
+}
 
 Block* Simulator::find(const Request& request) {
   if (rules_.counts_ages) request.pool->calls++;
-  const auto it = candidate(request);
+  const auto it = candidate(request, learns_ties_);
   if (it == request.pool->free.end()) return nullptr;
   Block* block = it->block;
   request.pool->free.erase(it);
@@ -112,7 +126,7 @@ Block* Simulator::find_overflow(Request& request) {
 }
 
 Block* Simulator::acquire(const Request& request) {
-  if (rules_.limit && reserved() + request.segment_size > *rules_.limit) return nullptr;
+  if (!gpu_.grants(*this, request)) return nullptr;
   return request.expandable ? acquire_expandable(request) : acquire_segment(request);
 }
 

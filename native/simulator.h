@@ -50,6 +50,8 @@ class Simulator {
   // The block, or nullptr when there is no memory for it.
   Block* malloc(uint64_t requested, uint64_t stream, int pool);
   Block* malloc(Request request);
+  // Of a request whose search for a free block has failed already.
+  Block* malloc_by_growing(const Request& request);
   // Until it is completed the block can be used by nobody.
   void request_free(Block* block);
   void complete_free(Block* block);
@@ -59,7 +61,12 @@ class Simulator {
   PoolPair& pool(int index);
 
   // The first entries of what would be done now, without doing it.
-  bool would_find(const Request& request);
+  bool would_find(const Request& request) { return search(request) != nullptr; }
+  Block* search(const Request& request);
+  Block* find_room(const Request& request);
+  static uint64_t room(const Block* block);
+  FreeSet::iterator walk(const Request& request, FreeSet::iterator it);
+  static std::pair<uint64_t, uint64_t> whole_pages(const Block* block);
   Request request(uint64_t requested, uint64_t stream, int pool);
   std::vector<Block*> oversize_victims(const Request& request);
   std::vector<Block*> cached_victims(Pool& pool);
@@ -94,7 +101,7 @@ class Simulator {
 
  private:
   Block* find(const Request& request);
-  FreeSet::iterator candidate(const Request& request);
+  FreeSet::iterator candidate(const Request& request, bool learns);
   Block* make_room(Request& request);
   Block* find_overflow(Request& request);
   Block* acquire(const Request& request);
@@ -112,7 +119,6 @@ class Simulator {
   void release_cached();
   void release_pool(Pool& pool);
 
-  static std::pair<uint64_t, uint64_t> whole_pages(const Block* block);
   Block* piece(const Block* parent, uint64_t address, uint64_t size);
   int64_t next_counter();
   int64_t segment_counter();

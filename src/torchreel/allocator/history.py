@@ -99,11 +99,12 @@ def histories(reel: Reel) -> list[History]:
     found = []
     for process in range(len(reel.parts)):
         parts = {name: table.filter(pc.equal(table["process"], process)) for name, table in tables.items()}
-        found.extend(_of_process(parts, process))
+        found.extend(histories_of(parts, process))
     return found
 
 
-def _of_process(tables: dict[str, pa.Table], process: int) -> list[History]:
+def histories_of(tables: dict[str, pa.Table], process: int = 0) -> list[History]:
+    """One for each device in the tables of one process."""
     names: dict[str, None] = {}
     for table in ("devices", "allocs", "segments"):
         names.update(dict.fromkeys(pc.unique(tables[table]["device"]).to_pylist()))

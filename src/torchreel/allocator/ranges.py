@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchreel.allocator.actions import SEGMENT_MAP, SEGMENT_UNMAP
-from torchreel.allocator.history import ACTION, UNKNOWN, History, Ints
+from torchreel.allocator.history import ACTION, POOL, UNKNOWN, History, Ints
 from torchreel.allocator.rules import MOST_SMALL, SMALL_SEGMENT, round_size
 
 _LARGEST = 1 << 44  # more address space than any device's memory needs
@@ -59,6 +59,13 @@ class _Runs:
                     self.runs[end] = (other_end, kind)
         return kind
 
+    def forget_unknown(self) -> None:
+        """What nothing tells to be of a private pool is of the default one."""
+        for start, (end, (stream, pool, small)) in list(self.runs.items()):
+            if pool == UNKNOWN:
+                del self.runs[start]
+                self.add(start, end, (stream, 0, small))
+
     def touching(self, start: int, end: int, stream: int) -> Kind | None:
         for other, (other_end, kind) in self.runs.items():
             if other <= end and start <= other_end and kind[0] == stream:
@@ -78,12 +85,13 @@ def old_ranges(history: History, events: Ints, old_blocks: Mapping[int, int]) ->
         action, address, size, stream, pool = events[place].tolist()
         if action == SEGMENT_MAP:
             known = runs.remove(address, address + size)
-            if pool == UNKNOWN:
-                events[place, 4] = known[1] if known else 0
+            if pool == UNKNOWN and (known or len(history.pools) == 1):
+                events[place, POOL] = known[1] if known else 0
         elif size > 0:
             near = runs.touching(address, address + size, stream)
             small = _is_small(history, address, size, old_blocks)
-            runs.add(address, address + size, near or (stream, max(pool, 0), small))
+            runs.add(address, address + size, near or (stream, pool, small))
+    runs.forget_unknown()
     return _grouped(history, runs, [events[place].tolist() for place in places])
 
 
@@ -106,7 +114,8 @@ def _grouped(history: History, runs: _Runs, maps: list[list[int]]) -> list[Range
             continue
         end, (stream, pool, small) = runs.runs[address]
         last = ranges[-1] if ranges else None
-        if last and last.page and (last.stream, last.pool, last.small) == (stream, pool, small):
+        near = last is not None and end - last.base <= _LARGEST
+        if last and near and last.page and (last.stream, last.pool, last.small) == (stream, pool, small):
             last.runs.append((address, end - address))
         else:
             page = SMALL_SEGMENT if small else history.conf.large_segment_size
@@ -114,28 +123,37 @@ def _grouped(history: History, runs: _Runs, maps: list[list[int]]) -> list[Range
                 Range(address, _LARGEST // page * page, page, stream, pool, small, [(address, end - address)])
             )
     ranges = [one for one in ranges if one.page]
-    for one in ranges:
-        one.base = _base(one, maps)
+    _lower_bases(ranges, runs, maps)
     return ranges
 
 
-def _base(one: Range, maps: list[list[int]]) -> int:
-    """Where the range begins: a hole below its first run shows when it is filled.
+def _lower_bases(ranges: list[Range], runs: _Runs, maps: list[list[int]]) -> None:
+    """Let ranges begin where they do: a hole below the first run shows when it is filled.
 
-    It is filled before the range grows at its end, so only what is mapped while the range lives belongs to it: once all
-    of it is unmapped it is gone.
+    It is filled before the range grows at its end, so what is mapped below while the range lives belongs to it. Once
+    all of it is unmapped it is gone.
     """
-    base = one.base
-    mapped = sum(size for _, size in one.runs)
+    alive = {(one.stream, one.pool, one.small): one for one in reversed(ranges)}
+    mapped = {kind: sum(size for _, size in one.runs) for kind, one in alive.items()}
     for action, address, size, stream, pool in maps:
-        if stream != one.stream or pool not in (one.pool, UNKNOWN) or (size % one.page):
+        if action == SEGMENT_UNMAP:
+            kind = runs.remove(address, address + size)
+            if kind in alive:
+                mapped[kind] -= size
+                if mapped[kind] <= 0:
+                    del alive[kind]
             continue
-        if action == SEGMENT_MAP:
-            if address < base and (one.small == (size <= SMALL_SEGMENT)):
-                base = address
-            mapped += size
-        else:
-            mapped -= size
-            if mapped <= 0:
-                break
-    return base
+        kind = _kind_of(alive, address, stream, pool, size <= SMALL_SEGMENT)
+        runs.add(address, address + size, kind)
+        if kind in alive:
+            mapped[kind] += size
+            if not any(address <= other.base < alive[kind].base for other in ranges):
+                alive[kind].base = min(alive[kind].base, address)
+
+
+def _kind_of(alive: Mapping[Kind, Range], address: int, stream: int, pool: int, small: bool) -> Kind:
+    """The kind of what is mapped; where the file does not name the pool, that of the closest range."""
+    if pool != UNKNOWN:
+        return (stream, pool, small)
+    near = [kind for kind in alive if (kind[0], kind[2]) == (stream, small)]
+    return min(near, key=lambda kind: abs(alive[kind].base - address), default=(stream, 0, small))

@@ -72,5 +72,6 @@ def native_rules(conf: Conf, order: int, **others: Any) -> dict[str, Any]:
         "limit": None,
         "capacity": UNLIMITED,
         "range_bytes": 1 << 44,
+        "address_seed": 0,
         **others,
     }

@@ -134,11 +134,11 @@ def _old_segments(history: History, events: Ints) -> dict[int, tuple[int, int, i
         action, address, size, stream, pool = events[index].tolist()
         if action == SEGMENT_ALLOC:
             known = native.pop(address, None)
-            if pool == UNKNOWN:
+            if pool == UNKNOWN and (known or len(history.pools) == 1):
                 events[index, POOL] = known[2] if known else 0
         elif size > 0:
-            native[address] = (size, stream, max(pool, 0), size <= SMALL_SEGMENT)
-    return native
+            native[address] = (size, stream, pool, size <= SMALL_SEGMENT)
+    return {address: (size, stream, max(pool, 0), small) for address, (size, stream, pool, small) in native.items()}
 
 
 def _flags(history: History) -> dict[int, set[str]]:
