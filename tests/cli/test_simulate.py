@@ -275,7 +275,8 @@ def test_a_name_of_the_users_cannot_reach_the_terminal(torchreel: Run, directory
     assert "\x1b" not in outcome.out
 
 
-def cpu_reel(directory: Path) -> None:
+def cpu_reel(directory: Path, *names: str) -> None:
+    """cpu.reel: the same small run in each of the processes."""
     import pyarrow as pa
 
     from torchreel.reel.meta import write_meta
@@ -287,14 +288,15 @@ def cpu_reel(directory: Path) -> None:
         {"id": 2, "action": "free", "addr": SECOND, "size": 30 * MIB, "alloc": 1, "total": 4 * MIB},
     ]
     allocs = pa.Table.from_pylist([{"device": "cpu", "time_ns": row["id"], "alloc": None, **row} for row in rows])
-    processes = pa.table({"name": ["host-1"], "pid": [1], "complete": [True], "torch_version": ["2.13.0"]})
     (directory / "cpu.reel").mkdir()
-    write_process(directory / "cpu.reel" / "host-1", {"allocs": allocs, "processes": processes})
-    write_meta(directory / "cpu.reel", {"root": "host-1"})
+    for name in names:
+        processes = pa.table({"name": [name], "pid": [1], "complete": [True], "torch_version": ["2.13.0"]})
+        write_process(directory / "cpu.reel" / name, {"allocs": allocs, "processes": processes})
+    write_meta(directory / "cpu.reel", {"root": names[0]})
 
 
 def test_a_run_on_the_cpu_is_simulated_as_if_on_a_gpu(torchreel: Run, directory: Path) -> None:
-    cpu_reel(directory)
+    cpu_reel(directory, "host-1")
     outcome = torchreel("simulate", "cpu.reel")
     assert outcome.code == 0
     assert "A CUDA allocator with PyTorch's default would reserve 50 MiB at its peak." in outcome.out
@@ -303,8 +305,22 @@ def test_a_run_on_the_cpu_is_simulated_as_if_on_a_gpu(torchreel: Run, directory:
     assert "holds nothing of a CUDA allocator that could be verified" in outcome.err
 
 
+def test_processes_are_told_apart(torchreel: Run, directory: Path) -> None:
+    cpu_reel(directory, "host-1", "host-2")
+    found = json.loads(torchreel("simulate", "cpu.reel", "--format", "json").out)
+    assert {name: one["recorded"]["peak_requested"] for name, one in found.items()} == {
+        "0/cpu": 34 * MIB,
+        "1/cpu": 34 * MIB,
+    }
+    failing = json.loads(
+        torchreel("simulate", "cpu.reel", "--device", "1/cpu", "--capacity", "40MiB", "--format", "json").out
+    )
+    assert list(failing) == ["1/cpu"]
+    assert failing["1/cpu"]["simulated"]["first_oom"]["event"] == 1
+
+
 def test_predict_is_asked(torchreel: Run, directory: Path) -> None:
-    cpu_reel(directory)
+    cpu_reel(directory, "host-1")
     outcome = torchreel("simulate", "cpu.reel", "--predict")
     assert outcome.code == 0
     assert "would reserve" in outcome.out
