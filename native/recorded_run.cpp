@@ -87,19 +87,23 @@ void RecordedRun::window() {
 // What the recorded allocator did without a request: the user emptied the cache.
 void RecordedRun::release_window() {
   request_ = simulator_.request(0, 0, 0);
-  while (ahead(is_release)) release_run();
+  while (ahead(is_release) && release_run()) {
+  }
   finish_window();
 }
 
-// One release of all that is cached, and the completed frees that come with it.
-void RecordedRun::release_run() {
+// One release of all that is cached, and the completed frees that come with it. False if none is next: in a damaged
+// history, memory may come before it that nobody asked for.
+bool RecordedRun::release_run() {
   const int64_t before = consumed_;
   simulator_.empty_cache();
   restore();
-  if (consumed_ > before) return;
+  if (consumed_ > before) return true;
   // The simulator has nothing of what was released.
   synchronize(simulator_);
-  for (const size_t event : releases_ahead()) correct(event);
+  const auto releases = releases_ahead();
+  for (const size_t event : releases) correct(event);
+  return !releases.empty();
 }
 
 void RecordedRun::malloc_window() {
@@ -110,7 +114,7 @@ void RecordedRun::malloc_window() {
     if (acquires && !simulator_.would_find(request_)) break;
     if (learns_ && acquires && !releases_everything() && learn_slack(request_, simulator_.search(request_), {}))
       continue;
-    release_run();
+    if (!release_run()) break;
     request_ = wanted();
   }
   complete_before_search();

@@ -103,7 +103,7 @@ class RecordedRun : public Gpu {
   void complete_before_search();
   bool found_by_growing();
   void release_window();
-  void release_run();
+  bool release_run();
   void settle(Block* block);
   void finish_window();
   void correct(size_t index);
