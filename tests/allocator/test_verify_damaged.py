@@ -27,7 +27,7 @@ def snapshot(path: Path, events: list[tuple[str, int, int]]) -> Path:
 @pytest.mark.parametrize(
     "events",
     [
-        [("segment_alloc", 0, SEGMENT), ("alloc", 0, SMALL), ("segment_alloc", 1, SEGMENT), ("segment_unmap", 2, SEGMENT)],
+        [("segment_alloc", 0, SEGMENT), ("alloc", 0, 1), ("segment_alloc", 1, SEGMENT), ("segment_unmap", 2, SEGMENT)],
         [("segment_alloc", 0, SEGMENT), ("segment_free", 1, SEGMENT), ("alloc", 0, SMALL)],
         [("segment_map", 0, SEGMENT), ("segment_free", 0, SEGMENT), ("segment_map", 0, SEGMENT)],
         [("free_completed", 0, 512), ("segment_alloc", 0, SEGMENT), ("segment_free", 0, SEGMENT), ("alloc", 0, 1)],
