@@ -8,7 +8,17 @@ from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks.result import Result
 
-NAMES = ("op_cost", "loop_slowdown", "post_processing", "size", "report", "caching", "history", "snapshot_dump")
+NAMES = (
+    "op_cost",
+    "loop_slowdown",
+    "post_processing",
+    "size",
+    "report",
+    "caching",
+    "history",
+    "snapshot_dump",
+    "simulator",
+)
 # Only when named: they need valgrind, and snapshots that are not in the repository.
 OPTIONAL = ("instructions", "prediction")
 
