@@ -49,6 +49,7 @@ ALLOCATOR = [
     "gpu.cpp",
     "memory_stats.cpp",
     "program.cpp",
+    "recorded_checkpoint.cpp",
     "recorded_gpu.cpp",
     "recorded_lessons.cpp",
     "recorded_run.cpp",

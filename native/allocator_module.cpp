@@ -24,6 +24,7 @@ Rules to_rules(const py::dict& values) {
   rules.roundup_divisions = values["roundup_divisions"].cast<std::array<uint64_t, 16>>();
   rules.expandable = values["expandable"].cast<bool>();
   rules.throw_on_oom = values["throw_on_oom"].cast<bool>();
+  rules.releases_lock = values["releases_lock"].cast<bool>();
   rules.order = static_cast<TieOrder>(values["order"].cast<int>());
   rules.limit = values["limit"].cast<std::optional<uint64_t>>();
   rules.capacity = values["capacity"].cast<uint64_t>();

@@ -53,11 +53,16 @@ Block* Correction::place(uint64_t address, const Request& request) {
   return simulator_.hand_out(block, here);
 }
 
-void Correction::add_segment(uint64_t address, uint64_t size, const Request& request) {
-  if (size == 0 || simulator_.segment_at(address) != nullptr) return;
-  // What would overlap the next segment is left out: no two can be at one address.
+// The end of an expandable segment may be made up: another one may lie there.
+bool Correction::is_vacant(uint64_t address, uint64_t size) {
+  const Block* block = block_at(address);
+  if (block != nullptr && (block->state != BlockState::kUnmapped || block->segment->base == address)) return false;
   const auto next = simulator_.segments().lower_bound(address);
-  if (next != simulator_.segments().end() && next->first - address < size) return;
+  return next == simulator_.segments().end() || next->first - address >= size;
+}
+
+void Correction::add_segment(uint64_t address, uint64_t size, const Request& request) {
+  if (size == 0 || !is_vacant(address, size)) return;
   Segment* segment = simulator_.add_segment(address, size, 0);
   Block* block = simulator_.append_block(segment, request.pool, request.stream, size, BlockState::kFree, nullptr);
   block->pool->insert(block);

@@ -20,6 +20,8 @@ class Correction {
   void unmap(uint64_t address, uint64_t bytes);
   // The block that the address lies in, or nullptr.
   Block* block_at(uint64_t address);
+  // Whether there is no memory, so that a segment can be.
+  bool is_vacant(uint64_t address, uint64_t size);
 
  private:
   Block* free_block_at(uint64_t address);

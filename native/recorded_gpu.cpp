@@ -26,7 +26,7 @@ std::optional<uint64_t> RecordedRun::allocate(const Request& request) {
   }
   if (next->action != Action::kSegmentAlloc) return std::nullopt;
   if (next->size != request.segment_size || next->stream != request.stream ||
-      simulator_.segments().contains(next->address)) {
+      !correction_.is_vacant(next->address, next->size)) {
     differ(at_, Action::kSegmentAlloc, next->address, request.segment_size);
     return std::nullopt;
   }

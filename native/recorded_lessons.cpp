@@ -150,8 +150,9 @@ void RecordedRun::learn_tail(const Request& request, FreeSet& free, uint64_t exp
   const Block* searched = request.expandable ? simulator_.search(request) : nullptr;
   if (searched == nullptr || searched->address == expected) return;
   Block* last = correction_.block_at(expected);
-  if (last == nullptr || !last->is_free() || last->pool != request.pool || last->next == nullptr ||
-      last->next->next != nullptr || last->next->state != BlockState::kUnmapped) {
+  if (last == nullptr || !last->is_free() || last->pool != request.pool || last->stream != request.stream ||
+      last->size < request.size || last->next == nullptr || last->next->next != nullptr ||
+      last->next->state != BlockState::kUnmapped) {
     return;
   }
   const Segment* range = last->segment;
@@ -162,6 +163,7 @@ void RecordedRun::learn_tail(const Request& request, FreeSet& free, uint64_t exp
     if (bytes < range->size && bytes >= last->end() - range->base) bound_ranges(bytes);
   };
   const auto at = free.find(Pool::key(last));
+  if (at == free.end()) return;
   const auto next = std::next(at);
   if (next != free.end() && next->stream == request.stream) bound(*next, 0);
   if (at != request.pool->first(request.stream, request.size)) bound(*std::prev(at), 1);
@@ -176,7 +178,7 @@ void RecordedRun::learn_range(uint64_t address, uint64_t recorded) {
   const Block* other = correction_.block_at(recorded);
   if (other != nullptr && (other->state != BlockState::kUnmapped || other->address == recorded)) return;
   const Block* block = correction_.block_at(address);
-  if (block == nullptr) return;
+  if (block == nullptr || !block->segment->expandable()) return;
   const Block* first = block->previous != nullptr && block->previous->is_free() ? block->previous : block;
   const Segment* range = block->segment;
   const uint64_t bytes = (first->address - range->base + request_.size - 1) / range->page * range->page;

@@ -118,14 +118,20 @@ void RecordedRun::malloc_window() {
     request_ = wanted();
   }
   complete_before_search();
+  // Nothing tells what an allocator had tried that searches no more, or gives up, as the history begins.
+  const bool is_cut = begin_ == 0 && mid_run_;
+  const bool searched = acquires && (is_cut || simulator_.rules().releases_lock) && simulator_.would_find(request_);
+  if (searched && events_[end_].action == Action::kOom) return finish_window();
   if (was_cut_off()) {
     allocs_.matched++;
     return place();
   }
-  // Nothing tells what an allocator had tried that gives up as the history begins.
-  if (begin_ == 0 && mid_run_ && events_[end_].action == Action::kOom) return finish_window();
+  const Block* found = simulator_.search(request_);
+  if (found == nullptr || found->address != events_[end_].address) {
+    if (const size_t count = restored_blocks(); count > 1) return restore_checkpoint(count);
+  }
   in_request_ = true;
-  Block* block = found_by_growing() ? simulator_.malloc_by_growing(request_) : simulator_.malloc(request_);
+  Block* block = searched || found_by_growing() ? simulator_.malloc_by_growing(request_) : simulator_.malloc(request_);
   in_request_ = false;
   settle(block);
 }
@@ -338,13 +344,20 @@ bool RecordedRun::would_be_released(const RecordedEvent& event) {
            !other->segment->expandable() && bytes == other->segment->size;
   };
   if (!is_victim(block, size)) return false;
+  const Block* first = nullptr;  // of what was released
+  uint64_t least = kUnlimited;
   for (size_t i = at_; i < end_; i++) {
     if (events_[i].action != Action::kSegmentFree) continue;
     const Segment* segment = simulator_.segment_at(events_[i].address);
-    // The smallest one that is large enough goes.
-    return segment == nullptr || !is_victim(segment->head, segment->size) || size < segment->size;
+    if (segment == block->segment) return false;
+    if (segment == nullptr || !is_victim(segment->head, segment->size)) break;
+    if (first == nullptr) first = segment->head;
+    least = std::min(least, segment->size);
   }
-  return true;
+  if (first == nullptr) return !simulator_.rules().counts_ages || !ahead(is_release);
+  // The smallest one that is large enough goes, else the largest ones.
+  const uint64_t wanted = std::max(request_.size, simulator_.rules().max_split);
+  return first->segment->size >= wanted ? size >= wanted && size < first->segment->size : size > least;
 }
 
 // Whether the request would find the block of a free_completed, joined with its free neighbours.
@@ -370,7 +383,12 @@ bool RecordedRun::was_cut_off() {
       block->stream != request_.stream) {
     return false;
   }
-  if (block->segment->expandable()) return searched == nullptr && block->size >= request_.size;
+  if (block->segment->expandable()) {
+    const uint64_t page = block->segment->page;
+    const bool was_mapped = (block->end() - block->segment->base) % page == 0 && block->size - request_.size < page;
+    if (block->size < request_.size) return false;
+    return searched == nullptr || was_mapped || simulator_.find_room(request_) == block;
+  }
   return !block->is_split() && block->size == request_.segment_size;
 }
 

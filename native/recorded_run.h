@@ -124,6 +124,9 @@ class RecordedRun : public Gpu {
   void place();
   void differ(size_t event, Action action, uint64_t address, uint64_t size);
 
+  size_t restored_blocks();
+  void restore_checkpoint(size_t count);
+
   void release(const Released& released);
   bool announced(const std::vector<size_t>& ahead, size_t from, std::vector<Block*> victims) const;
   bool in_release_ahead_of_private();

@@ -63,13 +63,17 @@ std::vector<Block*> Simulator::oversize_victims(const Request& request) {
   if (rules_.max_split == kUnlimited) return {};
   FreeSet& free = request.pool->free;
   const uint64_t wanted = std::max(request.size, rules_.max_split);
+  // No block of that size is ever split, except where a damaged file says so.
+  const auto releasable = [](const Block* block) { return !block->segment->expandable() && !block->is_split(); };
   const auto first = request.pool->first(request.stream, wanted);
   std::vector<Block*> victims;
-  if (first != free.end() && first->stream == request.stream && !first->block->segment->expandable()) {
+  if (first != free.end() && first->stream == request.stream && releasable(first->block)) {
     victims.push_back(first->block);
     if (learns_ties_) {
-      for (auto it = std::next(first); it != free.end() && it->stream == first->stream && it->size == first->size; ++it)
-        victims.push_back(it->block);
+      for (auto it = std::next(first); it != free.end() && it->stream == first->stream && it->size == first->size;
+           ++it) {
+        if (releasable(it->block)) victims.push_back(it->block);
+      }
       gpu_.arrange(victims, false);
     }
     victims.resize(1);
@@ -78,7 +82,7 @@ std::vector<Block*> Simulator::oversize_victims(const Request& request) {
   for (auto it = first; it != free.begin();) {
     --it;
     if (!rules_.oversize(it->size) || it->stream != request.stream) break;
-    if (!it->block->segment->expandable()) victims.push_back(it->block);
+    if (releasable(it->block)) victims.push_back(it->block);
   }
   if (learns_ties_) gpu_.arrange(victims, true);
   uint64_t bytes = 0;

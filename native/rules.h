@@ -36,6 +36,7 @@ struct Rules {
   std::array<uint64_t, 16> roundup_divisions{};
   bool expandable = false;
   bool throw_on_oom = false;
+  bool releases_lock = false;  // other threads allocate while one waits for the device
   TieOrder order = TieOrder::kSegment;
   std::optional<uint64_t> limit;      // bytes that the process may reserve, if it has set a fraction
   uint64_t capacity = kUnlimited;     // bytes that the device has

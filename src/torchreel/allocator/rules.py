@@ -68,6 +68,7 @@ def native_rules(conf: Conf, order: int, **others: Any) -> dict[str, Any]:
         "roundup_divisions": list(conf.roundup_power2_divisions),
         "expandable": conf.expandable_segments,
         "throw_on_oom": conf.throw_on_cudamalloc_oom,
+        "releases_lock": conf.release_lock_on_cudamalloc,
         "order": order,
         "limit": None,
         "capacity": UNLIMITED,

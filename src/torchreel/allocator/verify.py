@@ -152,21 +152,24 @@ class _Attempt:
         self.learned = False
 
     @property
-    def score(self) -> int:
-        return sum(self.result[key]["matched"] - self.result[key]["extra"] for key in ("allocs", "segment_events"))
+    def score(self) -> tuple[bool, int]:
+        """The better, the greater: whether nothing differs, and how much came out right."""
+        right = sum(self.result[key]["matched"] - self.result[key]["extra"] for key in ("allocs", "segment_events"))
+        return self.perfect, right
 
     @property
     def perfect(self) -> bool:
         return self.result["mismatch"] is None
 
     def run(self) -> None:
-        self.result = best = self._run(learns=False)
+        self.result = self._run(learns=False)
+        best, score = self.result, self.score
         for _ in range(_MOST_LESSONS):
             if self.perfect or not self._learn(self._run(learns=True)):
                 break
             self.result = self._run(learns=False)
-            if self.score > sum(best[key]["matched"] - best[key]["extra"] for key in ("allocs", "segment_events")):
-                best = self.result
+            if self.score > score:
+                best, score = self.result, self.score
                 self.learned = True
         self.result = best
 
