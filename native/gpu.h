@@ -44,6 +44,8 @@ class Gpu {
   // After a refusal: whether the allocator releases oversize blocks, or all that it has cached.
   virtual bool releases_oversize(Simulator&, const Request&) { return true; }
   virtual bool releases_cached(Simulator&, const Request& request) { return request.owner->retries; }
+  // Whether the oversize blocks that were released are enough.
+  virtual bool is_enough(uint64_t released, uint64_t wanted) { return released >= wanted; }
   // The pools whose cached segments go in a release, in order.
   virtual std::vector<PoolPair*> released_pools(Simulator& simulator) = 0;
   // Only asked while the order among equals is being learned.

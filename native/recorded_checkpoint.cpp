@@ -8,8 +8,9 @@ namespace torchreel {
 // The allocs from the window's on that fill a free segment; none if they do not.
 size_t RecordedRun::restored_blocks() {
   const RecordedEvent& first = events_[end_];
-  if (first.action != Action::kAlloc) return 0;
-  const Block* block = correction_.block_at(first.address);
+  if (first.action != Action::kAlloc || request_.owner->large.owner == 0) return 0;
+  const Block* block = simulator_.search(request_);
+  if (block == nullptr || block->address != first.address) block = correction_.block_at(first.address);
   if (block == nullptr || !block->is_free() || block->pool->owner == 0 || block->address != first.address) return 0;
   const bool is_whole = block->previous == nullptr || block->previous->state == BlockState::kUnmapped;
   if (!is_whole || (block->next != nullptr && block->next->state != BlockState::kUnmapped)) return 0;

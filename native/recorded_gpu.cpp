@@ -132,9 +132,17 @@ bool RecordedRun::announced(const std::vector<size_t>& ahead, size_t from, std::
 
 bool RecordedRun::releases_oversize(Simulator& simulator, const Request& request) {
   if (parted_) return false;
-  const auto victims = simulator.oversize_victims(request);
+  auto victims = simulator.oversize_victims(request);
+  const bool is_cut = begin_ == 0 && mid_run_;
+  if (is_cut) victims.resize(std::min(victims.size(), releases_ahead().size()));
   // What begins otherwise is the release of everything, by a user who emptied the cache just before.
   return victims.empty() || peek() == nullptr || announced(releases_ahead(), 0, victims);
+}
+
+bool RecordedRun::is_enough(uint64_t released, uint64_t wanted) {
+  // The first ones may have been released before the history began.
+  const bool is_cut = begin_ == 0 && mid_run_;
+  return released >= wanted || (is_cut && peek() != nullptr && !is_release(peek()->action));
 }
 
 bool RecordedRun::releases_cached(Simulator&, const Request& request) {

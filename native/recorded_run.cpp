@@ -126,10 +126,7 @@ void RecordedRun::malloc_window() {
     allocs_.matched++;
     return place();
   }
-  const Block* found = simulator_.search(request_);
-  if (found == nullptr || found->address != events_[end_].address) {
-    if (const size_t count = restored_blocks(); count > 1) return restore_checkpoint(count);
-  }
+  if (const size_t count = restored_blocks(); count > 1) return restore_checkpoint(count);
   in_request_ = true;
   Block* block = searched || found_by_growing() ? simulator_.malloc_by_growing(request_) : simulator_.malloc(request_);
   in_request_ = false;

@@ -81,6 +81,7 @@ class RecordedRun : public Gpu {
   uint64_t garbage(Simulator& simulator) override;
   bool releases_oversize(Simulator& simulator, const Request& request) override;
   bool releases_cached(Simulator& simulator, const Request& request) override;
+  bool is_enough(uint64_t released, uint64_t wanted) override;
   std::vector<PoolPair*> released_pools(Simulator& simulator) override;
   FreeSet::iterator choose(const Request& request, FreeSet::iterator first) override;
   void arrange(std::vector<Block*>& victims, bool descending) override;

@@ -96,10 +96,11 @@ bool Simulator::release_oversize(const Request& request) {
   const uint64_t wanted = std::max(request.size, rules_.max_split);
   uint64_t bytes = 0;
   for (Block* block : oversize_victims(request)) {
+    if (bytes > 0 && gpu_.is_enough(bytes, wanted)) return true;
     bytes += block->size;
     release_segment(block);
   }
-  return bytes >= wanted && bytes > 0;
+  return bytes > 0 && gpu_.is_enough(bytes, wanted);
 }
 
 // The unsplit blocks of the default large pool that are at least of average age, again and again.

@@ -13,6 +13,7 @@ from torchreel.allocator.rules import native_rules
 
 MIB = 1 << 20
 Event = tuple[str, int, int, int, int]  # action, handle, size, stream, pool
+Step = tuple[str, int, int, int, int]  # action, size, stream, pool, which one
 
 KINDS = (
     ["alloc"] * 12 + ["free"] * 8 + ["free_requested"] * 2 + ["free_completed"] * 2 + ["empty_cache", "release_pool"]
@@ -29,12 +30,16 @@ class Setting:
     limit: int | None
     flags: dict[int, set[str]]
 
+    @property
+    def collects_garbage(self) -> bool:
+        return self.limit is not None and self.conf.garbage_collection_threshold > 0
+
     def rules(self) -> dict[str, Any]:
         rules = native_rules(
             self.conf,
             self.order,
             limit=self.limit,
-            counts_ages=self.limit is not None and self.conf.garbage_collection_threshold > 0,
+            counts_ages=self.collects_garbage,
         )
         if self.capacity is not None:
             rules["capacity"] = self.capacity
@@ -55,7 +60,7 @@ def sizes() -> st.SearchStrategy[int]:
     )
 
 
-def steps() -> st.SearchStrategy[list[tuple[str, int, int, int, int]]]:
+def steps() -> st.SearchStrategy[list[Step]]:
     step = st.tuples(
         st.sampled_from(KINDS),
         sizes(),
@@ -92,7 +97,7 @@ def settings() -> st.SearchStrategy[Setting]:
     )
 
 
-def program(steps: list[tuple[str, int, int, int, int]]) -> list[Event]:
+def program(steps: list[Step]) -> list[Event]:
     """The steps with the blocks that they concern: a free is one of a block that lives."""
     events: list[Event] = []
     live: list[int] = []
@@ -120,7 +125,7 @@ def program(steps: list[tuple[str, int, int, int, int]]) -> list[Event]:
     return events
 
 
-def long_steps(seed: int, count: int) -> list[tuple[str, int, int, int, int]]:
+def long_steps(seed: int, count: int) -> list[Step]:
     """Steps as a training loop makes them: sizes come again and again, and most blocks die young."""
     draw = random.Random(seed)
     streams = draw.choice([[0], [0], [0, 7], [0, 7, 9]])
@@ -166,3 +171,16 @@ def long_setting(seed: int) -> Setting:
         limit=draw.choice([None, None, 300 * MIB]),
         flags=flags,
     )
+
+
+def knowable(setting: Setting, steps: list[Step]) -> list[Step]:
+    """Without what no file tells: before torch 2.12 events do not name their pool.
+
+    That of a segment is known only if it is there at the end, so no private pool gives memory back here.
+    """
+    if setting.order > 0:
+        return steps
+    steps = [step for step in steps if step[0] != "release_pool"]
+    if setting.conf.max_split_size is not None:
+        return [(action, size, stream, 0, pick) for action, size, stream, _, pick in steps]
+    return steps

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
-from tests.allocator import native_run
+from tests.allocator import native_run, random_programs
 from tests.allocator.random_programs import Event, Setting
 from torchreel.allocator.conf import Conf
 from torchreel.allocator.simulate import DeviceSimulation
 
 POOLS = [(0, 0), (0, 1), (3, 0)]
+
+
+def random_snapshot(seed: int, cuts: bool, count: int = 400) -> tuple[Setting, dict[str, Any]]:
+    """What a program of `count` steps leaves, and its setting; `cuts`: the first part of its history is lost."""
+    setting = random_programs.long_setting(seed)
+    steps = random_programs.knowable(setting, random_programs.long_steps(seed, count))
+    draw = random.Random(~seed)
+    snapshot = snapshot_of(setting, random_programs.program(steps), draw.choice([0, seed * 7919 + 1]))
+    trace = snapshot["device_traces"][0]
+    if cuts and trace:
+        snapshot["device_traces"] = [trace[draw.randrange(len(trace)) :]]
+    return setting, snapshot
 
 
 def snapshot_of(setting: Setting, events: list[Event], address_seed: int = 0, cut: int = 0) -> dict[str, Any]:
