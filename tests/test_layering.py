@@ -23,10 +23,24 @@ ALLOWED = {
     "export": {"reel", "analyze"},
     "record": {"reel", "_core"},
     "profiler": {"reel", "record", "analyze", "export", "_core"},
+    "program": set(),
+    "tape": {"program", "_tape"},
     "__main__": {"cli"},
-    "cli": {"reel", "ingest", "record", "memory", "allocator", "analyze", "export", "_core", "_decode"},
+    "cli": {
+        "reel",
+        "ingest",
+        "record",
+        "memory",
+        "allocator",
+        "analyze",
+        "export",
+        "program",
+        "tape",
+        "_core",
+        "_decode",
+    },
 }
-MAY_IMPORT_TORCH = {"record", "memory", "profiler"}
+MAY_IMPORT_TORCH = {"record", "memory", "profiler", "tape"}
 
 
 def files() -> list[Path]:

@@ -14,6 +14,14 @@
     ├── RecorderError             recording cannot start, go on or stop
     │   ├── AlreadyRecordingError one recorder at a time
     │   └── UnavailableError      an option needs what this machine does not have
+    ├── TapeError                 a tape cannot be made, read or replayed
+    │   ├── NotATapeError         the path holds something else, or nothing
+    │   ├── CorruptTapeError      the file holds bytes or values that make no sense
+    │   │   └── TruncatedTapeError    ... because its end is missing
+    │   ├── NewerTapeError        written by a later torchreel than this one
+    │   ├── TraceError            tracing cannot start or go on
+    │   └── ReplayError           a tape cannot be replayed here, or on these inputs
+    │       └── GuardError        a number that Python used is another one than when it was recorded
     ├── OptionError               a value that the user gave is not one of those allowed
     └── QueryError                an SQL statement that cannot be run
 
@@ -75,6 +83,38 @@ class AlreadyRecordingError(RecorderError):
 
 class UnavailableError(RecorderError):
     """An option needs something that this machine does not have."""
+
+
+class TapeError(TorchreelError):
+    """A tape cannot be made, read or replayed."""
+
+
+class NotATapeError(TapeError):
+    """The path holds something else, or nothing."""
+
+
+class CorruptTapeError(TapeError):
+    """The file holds bytes or values that make no sense."""
+
+
+class TruncatedTapeError(CorruptTapeError):
+    """The end of the file is missing."""
+
+
+class NewerTapeError(TapeError):
+    """The tape was written by a later torchreel than this one."""
+
+
+class TraceError(TapeError):
+    """Tracing cannot start or go on."""
+
+
+class ReplayError(TapeError):
+    """A tape cannot be replayed here, or on these inputs."""
+
+
+class GuardError(ReplayError):
+    """A number that Python used is another one than when it was recorded."""
 
 
 class OptionError(TorchreelError, ValueError):
