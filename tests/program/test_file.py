@@ -268,6 +268,8 @@ NONSENSE: dict[str, tuple[Change, str]] = {
     "name": (lambda p: setattr(p.ops[1], "name", "relu"), "op 1 has the name 'relu'"),
     "formula": (lambda p: p.ops[5].args.append(Formula((1.0, "sub"), 0)), "does not add up at 'sub'"),
     "word": (lambda p: p.ops[5].args.append(Formula((1.0, "exec"), 0)), "does not add up at 'exec'"),
+    "deep": (lambda p: p.ops[5].args.append(Formula((1.0,) * 17, 0)), "a formula of more than 16 numbers at a time"),
+    "storage": (lambda p: setattr(p.slots[3], "storage", 2**32), "slot 3 is of storage 4294967296, and there are not"),
     "no number": (lambda p: p.ops[5].args.append(Formula((), 0)), "a formula that leaves 0 numbers"),
     "later item": (lambda p: p.ops[5].args.append(Formula(("item:5",), 0)), "of op '5', which does not come before it"),
     "no item": (lambda p: p.ops[5].args.append(Formula(("item:0",), 0)), "a number of op 0, which returns none"),

@@ -17,6 +17,7 @@ from torchreel.program.model import Atom, Formula, Generator, Object, Op, Progra
 _MOST_BYTES = 1 << 56
 _MOST_DIMENSIONS = 64  # as torch allows
 _MOST_TREE_DEPTH = 200
+_MOST_NUMBERS = 16  # at a time, of a formula: native/tape/plan.cpp has room for so many
 
 OPERANDS = {"sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
 
@@ -27,8 +28,11 @@ class NonsenseError(Exception):
 
 def check(program: Program, data: Mapping[int, int] | None = None) -> None:
     """Raise NonsenseError if the program makes no sense. `data` is the number of bytes that come with each storage."""
+    most_storages = 1024 + 16 * len(program.slots)  # a replay makes tables of this length
     for index, slot in enumerate(program.slots):
         _check_slot(index, slot, data)
+        if slot.storage > most_storages:
+            raise NonsenseError(f"slot {index} is of storage {slot.storage}, and there are not so many")
     _check_stacks(program)
     _check_ops(program)
     _check_ends(program)
@@ -143,6 +147,8 @@ def _check_formula(program: Program, index: int, formula: Formula) -> None:
             raise NonsenseError(f"op {index} has a formula that does not add up at {word[:40]!r}")
         else:
             depth -= OPERANDS[word] - 1
+        if depth > _MOST_NUMBERS:
+            raise NonsenseError(f"op {index} has a formula of more than {_MOST_NUMBERS} numbers at a time")
     if depth != 1:
         raise NonsenseError(f"op {index} has a formula that leaves {depth} numbers")
 
