@@ -24,7 +24,7 @@ from torchreel.errors import (
 )
 from torchreel.program import header, migrate, packing
 from torchreel.program.file import read_tape, write_tape
-from torchreel.program.model import FORMAT, Formula, Frame, Program, Ref, Tree
+from torchreel.program.model import FORMAT, Device, Formula, Frame, Named, Program, Ref, Tree
 
 KEPT = Path(__file__).parent / "data"
 
@@ -268,8 +268,13 @@ NONSENSE: dict[str, tuple[Change, str]] = {
     "name": (lambda p: setattr(p.ops[1], "name", "relu"), "op 1 has the name 'relu'"),
     "formula": (lambda p: p.ops[5].args.append(Formula((1.0, "sub"), 0)), "does not add up at 'sub'"),
     "word": (lambda p: p.ops[5].args.append(Formula((1.0, "exec"), 0)), "does not add up at 'exec'"),
-    "deep": (lambda p: p.ops[5].args.append(Formula((1.0,) * 17, 0)), "a formula of more than 16 numbers at a time"),
+    "deep": (lambda p: p.ops[5].args.append(Formula((1.0,) * 17, 0)), "a formula of more than 15 numbers at a time"),
     "storage": (lambda p: setattr(p.slots[3], "storage", 2**32), "slot 3 is of storage 4294967296, and there are not"),
+    "code": (lambda p: setattr(p.ops[1], "name", "aten::relu(x)\nexit"), "op 1 has the name 'aten::relu(x)\\nexit'"),
+    "named": (lambda p: p.ops[1].args.append(Named("dtype", "int8)")), "op 1 has the value 'int8)'"),
+    "device": (lambda p: p.ops[1].args.append(Device("cpu\n")), "op 1 has the value 'cpu\\n'"),
+    "slot's device": (lambda p: setattr(p.slots[0], "device", ""), "slot 0 is on the device ''"),
+    "layout": (lambda p: setattr(p.slots[0], "layout", "x y"), "with the layout 'x y'"),
     "no number": (lambda p: p.ops[5].args.append(Formula((), 0)), "a formula that leaves 0 numbers"),
     "later item": (lambda p: p.ops[5].args.append(Formula(("item:5",), 0)), "of op '5', which does not come before it"),
     "no item": (lambda p: p.ops[5].args.append(Formula(("item:0",), 0)), "a number of op 0, which returns none"),

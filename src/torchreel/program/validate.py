@@ -8,16 +8,35 @@ checked by torch when they run.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from torchreel.program.dtypes import ITEM_BYTES
-from torchreel.program.model import Atom, Formula, Generator, Object, Op, Program, Ref, Slot, StorageOf, Tree, Value
+from torchreel.program.model import (
+    Atom,
+    Device,
+    Formula,
+    Generator,
+    Named,
+    Object,
+    Op,
+    Program,
+    Ref,
+    Slot,
+    StorageOf,
+    Tree,
+    Value,
+)
 
 # Sizes are products of what a file says: this many bytes have no place anywhere, and no sum of them overflows.
 _MOST_BYTES = 1 << 56
 _MOST_DIMENSIONS = 64  # as torch allows
 _MOST_TREE_DEPTH = 200
-_MOST_NUMBERS = 16  # at a time, of a formula: native/tape/plan.cpp has room for so many
+_MOST_NUMBERS = 15  # at a time, of a formula: native/tape/plan.cpp has room for so many
+
+# Names that stand in the Python source of a tape, which a person may run: nothing else may hide in them.
+_OP_NAME = re.compile(r"\w+::\w+(\.\w+)?", re.ASCII)
+_DEVICE_NAME = re.compile(r"[a-z]+(:[0-9]{1,4})?")
 
 OPERANDS = {"sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
 
@@ -58,6 +77,8 @@ def _check_slot(index: int, slot: Slot, data: Mapping[int, int] | None) -> None:
         raise NonsenseError(f"slot {index} has the dtype {slot.dtype[:40]!r}, which torch does not have")
     if len(slot.sizes) > _MOST_DIMENSIONS or len(slot.strides) > _MOST_DIMENSIONS:
         raise NonsenseError(f"slot {index} has {len(slot.sizes)} dimensions")
+    if not _DEVICE_NAME.fullmatch(slot.device) or not slot.layout.isidentifier():
+        raise NonsenseError(f"slot {index} is on the device {slot.device[:40]!r} with the layout {slot.layout[:40]!r}")
     if slot.storage < 0 or slot.bytes < 0 or slot.offset < 0 or any(n < 0 for n in (*slot.sizes, *slot.strides)):
         raise NonsenseError(f"slot {index} has a negative size, stride, offset or storage")
     if max(elements(slot) * ITEM_BYTES[slot.dtype], slot.bytes, *slot.strides, 0) > _MOST_BYTES:
@@ -103,7 +124,7 @@ def _check_ops(program: Program) -> None:
 
 
 def _check_places(program: Program, index: int, op: Op) -> None:
-    if "::" not in op.name:
+    if not _OP_NAME.fullmatch(op.name):
         raise NonsenseError(f"op {index} has the name {op.name[:40]!r}")
     if not 0 <= op.stack < len(program.stacks):
         raise NonsenseError(f"op {index} has the stack {op.stack} of {len(program.stacks)}")
@@ -123,6 +144,10 @@ def atoms(values: Iterable[Value]) -> Iterator[Atom]:
 
 
 def _check_atom(program: Program, place: str, atom: Atom) -> None:
+    if isinstance(atom, Named | Device):
+        if not (_DEVICE_NAME.fullmatch(atom.name) if isinstance(atom, Device) else atom.name.isidentifier()):
+            raise NonsenseError(f"{place} has the value {atom.name[:40]!r}")
+        return
     if isinstance(atom, Ref | StorageOf):
         number, count, noun = atom.slot, len(program.slots), "slot"
     elif isinstance(atom, Generator):
