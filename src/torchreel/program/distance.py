@@ -7,30 +7,37 @@ import math
 from torchreel.program.model import Digest
 
 
-def distance(one: Digest, other: Digest) -> str:
+def distance(one: Digest, other: Digest, labels: tuple[str, str] = ("in one", "in the other")) -> str:
     """A clause on two digests whose hashes differ: by how much the values are off."""
-    parts = [_norms(one.norm, other.norm), _samples(one.samples, other.samples)]
-    return "; ".join(part for part in parts if part)
+    parts = [_norms(one.norm, other.norm, labels), _samples(one.samples, other.samples, labels)]
+    return ", ".join(part for part in parts if part)
 
 
-def _norms(one: float, other: float) -> str:
+def _norms(one: float, other: float, labels: tuple[str, str]) -> str:
     if _same(one, other):
-        return f"its norm is the same, {one:.6g}"
+        return f"its norm is the same ({one:.6g})"
+    text = f"its norm is {_pair(one, other, labels)}"
     if not math.isfinite(one) or not math.isfinite(other):
-        return f"its norm is {one:.6g} in one and {other:.6g} in the other"
-    return f"its norm is off by {_relative(one, other):.2g} of its value ({one:.9g} and {other:.9g})"
+        return text
+    return f"{text}, off by {abs(one - other) / max(abs(one), abs(other)):.2g} of its value"
 
 
-def _samples(one: tuple[float, ...], other: tuple[float, ...]) -> str:
+def _samples(one: tuple[float, ...], other: tuple[float, ...], labels: tuple[str, str]) -> str:
     pairs = list(zip(one, other, strict=False))
     off = [(a, b) for a, b in pairs if not _same(a, b)]
     if not pairs:
         return ""
     if not off:
-        return f"all {len(pairs)} sampled values are the same"
+        return (
+            f"and {len(pairs)} sampled values are the same" if len(pairs) > 1 else "and the sampled value is the same"
+        )
     a, b = max(off, key=lambda pair: _gap(*pair))
-    how_far = f"by up to {abs(a - b):.2g} " if math.isfinite(a - b) else ""
-    return f"{len(off)} of {len(pairs)} sampled values differ, {how_far}({a:.9g} and {b:.9g})"
+    how_far = f", by up to {abs(a - b):.2g}" if math.isfinite(a - b) else ""
+    return f"and {len(off)} of {len(pairs)} sampled values differ{how_far} ({_pair(a, b, labels)})"
+
+
+def _pair(one: float, other: float, labels: tuple[str, str]) -> str:
+    return f"{one:.9g} {labels[0]} and {other:.9g} {labels[1]}"
 
 
 def _same(a: float, b: float) -> bool:
@@ -40,7 +47,3 @@ def _same(a: float, b: float) -> bool:
 def _gap(a: float, b: float) -> float:
     gap = abs(a - b)
     return math.inf if math.isnan(gap) else gap
-
-
-def _relative(a: float, b: float) -> float:
-    return abs(a - b) / max(abs(a), abs(b))

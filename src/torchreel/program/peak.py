@@ -11,8 +11,8 @@ def peak_bytes(program: Program) -> int:
     """The most bytes of storages that ops made, at any one time."""
     outside = {slot.storage for slot in program.slots if slot.role != "made"}
     last: dict[int, int] = {}
-    for slot, place in last_uses(program).items():
-        storage = program.slots[slot].storage
+    for index, place in last_uses(program).items():
+        storage = program.slots[index].storage
         last[storage] = max(place, last.get(storage, -1))
     ends: dict[int, list[int]] = {}
     for storage, place in last.items():
@@ -21,7 +21,8 @@ def peak_bytes(program: Program) -> int:
     total = most = 0
     for place, op in enumerate(program.ops):
         for value in atoms(op.results):
-            if isinstance(value, Ref) and (slot := program.slots[value.slot]).storage not in outside:
+            slot = program.slots[value.slot] if isinstance(value, Ref) else None
+            if slot is not None and slot.storage not in outside:
                 total += slot.bytes - alive.get(slot.storage, 0)
                 alive[slot.storage] = slot.bytes
         most = max(most, total)

@@ -190,7 +190,7 @@ class _Comparison:
             self.compared_values = True
             if one.hash != other.hash:
                 which = f"result {place} of {len(a)}" if len(a) > 1 else "its result"
-                return f"{which} has other values; {distance(one, other)}"
+                return f"{which} has other values: {distance(one, other)}"
         return ""
 
     def _causes(self, index: int) -> list[str]:
