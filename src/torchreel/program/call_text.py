@@ -16,6 +16,14 @@ NUMBERS_FOR_TENSORS = frozenset(
     for end in ("", "_")
 ) | {"_conj", "_to_copy", "to"}
 
+# Ops whose results have sizes that depend on the values they are given: torch tags them so.
+SIZED_BY_VALUES = frozenset(
+    (
+        *("_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive", "bincount", "one_hot"),
+        *("argwhere", "index", "linalg_lstsq", "masked_select", "nonzero", "repeat_interleave", "_ctc_loss"),
+    )
+)
+
 _DTYPES_OF_NUMBERS = {bool: "bool", int: "int64", float: "float64", Complex: "complex128"}
 
 
@@ -74,7 +82,7 @@ class CallText:
         """Whether the call speaks of a slot by its name, not by the number that it is."""
         places = self._padded(arguments(self._program.schemas.get(op.name, "")), op)
         given = [
-            self._is_number(op, place, value)
+            is_number(self._program, op, place, value)
             for place, value in zip(places, op.args, strict=True)
             if index in slots_in([value])
         ]
@@ -90,16 +98,30 @@ class CallText:
         return list(places) if len(places) == len(op.args) else [None] * len(op.args)
 
     def _argument(self, op: Op, place: Argument | None, value: Value) -> str:
-        if isinstance(value, Ref) and self._is_number(op, place, value):
+        if isinstance(value, Ref) and is_number(self._program, op, place, value):
             return plain(self._program.slots[value.slot].number)
+        if isinstance(value, Formula) and place is not None and place.is_tensor and not takes_numbers(op):
+            return f"number({self.value(value)})"
         return self.value(value)
 
-    def _is_number(self, op: Op, place: Argument | None, value: Value) -> bool:
-        """Whether a tensor that torch made of a number may be given as the number that it was."""
-        if not isinstance(value, Ref) or place is None or not place.is_tensor:
-            return False
-        takes_numbers = op.name.startswith("aten::") and base_name(op) in NUMBERS_FOR_TENSORS
-        return takes_numbers and is_literal(self._program.slots[value.slot])
+
+def is_number(program: Program, op: Op, place: Argument | None, value: Value) -> bool:
+    """Whether a tensor that torch made of a number may be given as the number that it was."""
+    if not isinstance(value, Ref) or place is None or not place.is_tensor:
+        return False
+    return takes_numbers(op) and is_literal(program.slots[value.slot])
+
+
+def is_sized_by_values(program: Program, op: Op) -> bool:
+    """Whether the sizes of an op's results depend on values, or may do so for all we know."""
+    if base_name(op) == "index":  # only where it is a mask
+        return any(program.slots[slot].dtype in ("bool", "uint8") for slot in slots_in(op.args[1:]))
+    return not op.name.startswith("aten::") or base_name(op) in SIZED_BY_VALUES
+
+
+def takes_numbers(op: Op) -> bool:
+    """Whether torch.ops makes tensors of numbers for this op."""
+    return op.name.startswith("aten::") and base_name(op) in NUMBERS_FOR_TENSORS
 
 
 def is_literal(slot: Slot) -> bool:

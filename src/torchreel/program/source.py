@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchreel.program import constant_text, source_helpers
-from torchreel.program.call_text import CallText
+from torchreel.program.call_text import CallText, is_sized_by_values
 from torchreel.program.last_uses import last_uses, leaves, spoken_of
 from torchreel.program.layout import wrapped
 from torchreel.program.literals import plain, quoted, word
@@ -113,7 +113,7 @@ class _Writer:
         slot = self._program.slots[index]
         if slot.role != "constant" or index in self._bound:
             return
-        if slot.is_number:
+        if slot.is_number and slot.number is not None:
             text = f"number({plain(slot.number)})"
         elif index in self._program.constants:
             text = constant_text.expression(slot, self._program.constants[index])
@@ -139,9 +139,18 @@ class _Writer:
         if not self._is_awaited(place, op):
             yield from wrapped(call, arguments, ")")
             return
-        checks: list[str] = []
+        checks = list(self._size_checks(op))
         yield from wrapped(f"{self._targets(op, checks)} = {call}", arguments, ")")
         yield from checks
+
+    def _size_checks(self, op: Op) -> Iterator[str]:
+        """Lines that compare the sizes of results, where these depend on values."""
+        if not is_sized_by_values(self._program, op):
+            return
+        for slot in slots_in(op.results):
+            if self._program.slots[slot].layout == "strided":
+                sizes = list(self._program.slots[slot].sizes)
+                yield f"{self._helper('same_size')}({self._slots[slot]}, {sizes}, {self._where(op)})"
 
     def _is_awaited(self, place: int, op: Op) -> bool:
         """Whether anything in the text speaks of a result: else it needs no name."""

@@ -10,12 +10,19 @@ from collections.abc import Iterator
 _CHECK = '''\
 def check(found, recorded, where):
     """The function's Python code saw this number, and went on as it did because of it."""
-    if found != recorded and not (found != found and recorded != recorded):
+    if repr(found) != repr(recorded):  # 0.0 and -0.0 are two numbers
         raise RuntimeError(
             f"{where}: the number that left for Python is {found!r}, and was {recorded!r} when this was recorded, "
             "so the ops that follow are not those that the function would run: record it again."
         )
     return found
+'''
+
+_SAME_SIZE = '''\
+def same_size(tensor, sizes, where):
+    """The size of this tensor depends on values, and the ops that follow have it in their arguments."""
+    if list(tensor.shape) != sizes:
+        raise RuntimeError(f"{where}: the result has the size {list(tensor.shape)}, not the recorded {sizes}.")
 '''
 
 _NUMBER = '''\
@@ -87,6 +94,7 @@ def hashed(content, seed):
 
 _HELPERS = {
     "check": _CHECK,
+    "same_size": _SAME_SIZE,
     "number": _NUMBER,
     "unpacked": _UNPACKED,
     "constant": _CONSTANT,

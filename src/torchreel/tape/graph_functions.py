@@ -1,0 +1,81 @@
+"""What a graph of a tape calls that torch has no op for. Each is named in the graph's code, so it is public there."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import zlib
+from typing import Any
+
+import torch
+from torch.fx.node import has_side_effect
+
+from torchreel.errors import GuardError
+
+
+def guard(found: Any, recorded: Any, where: str) -> Any:
+    """The function's Python code saw this number, and went on as it did because of it."""
+    if repr(found) != repr(recorded):
+        raise GuardError(
+            f"{where}: the number that left for Python is {found!r}, and was {recorded!r} when the tape was recorded: "
+            "trace the function again with these inputs."
+        )
+    return found
+
+
+def guard_size(tensor: torch.Tensor, sizes: list[int], where: str) -> None:
+    """The size of this tensor depends on values, and the ops that follow have it in their arguments."""
+    if list(tensor.shape) != sizes:
+        raise GuardError(
+            f"{where}: the result has the size {list(tensor.shape)}, and had {sizes} when the tape was recorded: "
+            "trace the function again with these inputs."
+        )
+
+
+def number(value: complex) -> torch.Tensor:
+    """The tensor that torch makes of a Python number: unlike any other, it does not widen the dtypes it meets."""
+    dtype = torch.complex128 if isinstance(value, complex) else torch.float64
+    with torch.enable_grad():
+        product = torch.ones((), dtype=dtype, requires_grad=True) * value
+        saved: torch.Tensor = product.grad_fn._saved_other
+        return saved
+
+
+def generator(device: str, state: str = "") -> torch.Generator:
+    """A random generator: torch's own if there is no state, else a new one in that state (zlib, base 85)."""
+    if state:
+        content = bytearray(zlib.decompress(base64.b85decode(state)))
+        return torch.Generator(device).set_state(torch.frombuffer(content, dtype=torch.uint8))
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return torch.default_generator
+    found: torch.Generator = getattr(torch, kind).default_generators[int(index or 0)]
+    return found
+
+
+def set_state(of: torch.Generator, state: torch.Tensor) -> None:
+    of.set_state(state)
+
+
+def digest(tensor: torch.Tensor) -> int:
+    """The hash that tapes keep of tensors."""
+    importlib.import_module("torchreel._tape")  # which has the op
+    found: int = torch.ops.torchreel.seen.default(tensor)
+    return found
+
+
+def storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    return tensor.untyped_storage()
+
+
+def set_gradient(owner: torch.Tensor, value: torch.Tensor | None) -> None:
+    owner.grad = value
+
+
+def set_data(owner: torch.Tensor, value: torch.Tensor) -> None:
+    owner.data = value
+
+
+# Passes of torch.fx leave out nodes whose results nobody uses, but these.
+for _function in (guard, guard_size, generator, set_state, set_gradient, set_data):
+    has_side_effect(_function)
