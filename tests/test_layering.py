@@ -20,7 +20,7 @@ ALLOWED = {
     "analyze": {"reel"},
     "allocator": {"reel", "ingest", "_allocator"},
     "memory": {"reel", "ingest", "record", "_core"},
-    "export": {"reel", "analyze"},
+    "export": {"reel", "analyze", "program"},
     "record": {"reel", "_core"},
     "profiler": {"reel", "record", "analyze", "export", "_core"},
     "program": set(),

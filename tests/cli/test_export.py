@@ -10,16 +10,16 @@ import pytest
 from tests.cli.conftest import Outcome
 from torchreel.cli.export import TARGETS
 from torchreel.cli.units import bytes_text
-from torchreel.export import FORMATS
+from torchreel.export import FORMATS, TAPE_FORMATS
 
 Torchreel = Callable[..., Outcome]
 
 
 def test_every_format_is_offered() -> None:
-    assert list(TARGETS) == list(FORMATS)
+    assert list(TARGETS) == [*FORMATS, *TAPE_FORMATS]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", FORMATS)
 def test_default_name_and_what_opens_it(torchreel: Torchreel, reel: Path, target: str) -> None:
     ending, advice = TARGETS[target]
     outcome = torchreel("export", "run.reel/", "--to", target)

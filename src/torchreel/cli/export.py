@@ -1,4 +1,4 @@
-"""`torchreel export`: a reel for other tools."""
+"""`torchreel export`: a reel or a tape for other tools."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ TARGETS = {
     "speedscope": (".speedscope.json", "open it at https://www.speedscope.app"),
     "stacks": (".stacks.txt", "draw it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app"),
     "snapshot": (".pickle", "drop it on https://pytorch.org/memory_viz, or run python -m torch.cuda._memory_viz"),
+    "execution-trace": (".et.json", "give it to the tools of Chakra or to et_replay"),
 }
 
 
 @click.command("export")
 @click.argument("reel")
 @click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="The format to write.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file.  [the reel's name with another end]")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file.  [REEL's name with another end]")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def command(reel: str, target: str, output: Path | None, force: bool) -> None:
-    """Write REEL as a file that another tool opens.
+    """Write REEL, or a tape, as a file that another tool opens.
 
     \b
     torchreel export run.reel --to perfetto
@@ -41,11 +42,15 @@ def command(reel: str, target: str, output: Path | None, force: bool) -> None:
         folded stacks, one line each with its self time
     torchreel export run.reel --to snapshot -o memory.pickle
         its memory, as torch.cuda.memory._dump_snapshot writes it; JSON if the name ends in .json
+    torchreel export step.tape --to execution-trace
+        step.et.json, the ops of a tape as torch.profiler.ExecutionTraceObserver writes them
     """
-    from torchreel.export import export
+    from torchreel.export import TAPE_FORMATS, export
+    from torchreel.program.file import read_tape
     from torchreel.reel import load
 
-    opened = load(reel)
+    is_tape = target in TAPE_FORMATS and not Path(reel).is_dir()
+    opened = read_tape(Path(reel)).program if is_tape else load(reel)
     ending, advice = TARGETS[target]
     path = output or Path(_stem(Path(reel)) + ending)
     _check(path, force)
@@ -56,7 +61,7 @@ def command(reel: str, target: str, output: Path | None, force: bool) -> None:
 
 def _stem(reel: Path) -> str:
     name = reel.resolve().name
-    return name.removesuffix(".reel") or name
+    return name.removesuffix(".reel").removesuffix(".tape") or name
 
 
 def _check(path: Path, force: bool) -> None:

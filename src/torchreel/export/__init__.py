@@ -1,4 +1,4 @@
-"""Reel -> foreign files, one file per format. Nothing here needs torch."""
+"""Reel or tape -> foreign files, one file per format. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchreel.errors import OptionError
-from torchreel.export import chrome, perfetto, snapshot, speedscope, stacks
+from torchreel.export import chrome, execution_trace, perfetto, snapshot, speedscope, stacks
 from torchreel.export.output import Progress
 from torchreel.export.stacks import write_stacks
+from torchreel.program import Program
 from torchreel.reel import Reel
 
-__all__ = ["FORMATS", "export", "write_stacks"]
+__all__ = ["FORMATS", "TAPE_FORMATS", "export", "write_stacks"]
 
 # From the name of a format to the function that writes it.
 FORMATS: dict[str, Callable[[Reel, Path, Progress], None]] = {
@@ -24,13 +25,25 @@ FORMATS: dict[str, Callable[[Reel, Path, Progress], None]] = {
 }
 
 
-def export(reel: Reel, path: str | os.PathLike[str], to: str, progress: Progress | None = None) -> None:
-    """Write a reel in the format `to`. A path that ends in `.gz` is compressed.
+# The same of a tape, or of a reel that holds one.
+TAPE_FORMATS: dict[str, Callable[[Reel | Program, Path, Progress], None]] = {
+    "execution-trace": execution_trace.write,
+}
+
+
+def export(source: Reel | Program, path: str | os.PathLike[str], to: str, progress: Progress | None = None) -> None:
+    """Write a reel, or the program of a tape, in the format `to`. A path that ends in `.gz` is compressed.
 
     The file appears when it is complete: an error leaves nothing behind, and an older file as it was.
     `progress` is called now and then with the number of ops written and the number in all.
     """
-    write = FORMATS.get(to)
-    if write is None:
-        raise OptionError(f"There is no format {to!r} to export to: choose one of {', '.join(FORMATS)}.")
-    write(reel, Path(path), progress or (lambda done, total: None))
+    report = progress or (lambda done, total: None)
+    if to in TAPE_FORMATS:
+        TAPE_FORMATS[to](source, Path(path), report)
+        return
+    if to not in FORMATS:
+        known = ", ".join((*FORMATS, *TAPE_FORMATS))
+        raise OptionError(f"There is no format {to!r} to export to: choose one of {known}.")
+    if not isinstance(source, Reel):
+        raise OptionError(f"A tape cannot be exported to {to!r}: choose one of {', '.join(TAPE_FORMATS)}.")
+    FORMATS[to](source, Path(path), report)
