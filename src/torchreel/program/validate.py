@@ -38,6 +38,11 @@ _MOST_NUMBERS = 15  # at a time, of a formula: native/tape/plan.cpp has room for
 _OP_NAME = re.compile(r"\w+::\w+(\.\w+)?", re.ASCII)
 _DEVICE_NAME = re.compile(r"[a-z]+(:[0-9]{1,4})?")
 
+# Tuples, because isinstance takes thrice as long with a union.
+_PLAIN = (int, float, str, type(None))
+_OF_SLOTS = (Ref, StorageOf)
+_NAMES = (Named, Device)
+
 OPERANDS = {"sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
 
 
@@ -110,14 +115,17 @@ def _check_ops(program: Program) -> None:
     made = [slot.role != "made" for slot in program.slots]
     for index, op in enumerate(program.ops):
         _check_places(program, index, op)
+        place = f"op {index}"
         for atom in atoms(op.args):
-            _check_atom(program, f"op {index}", atom)
-            if isinstance(atom, Ref | StorageOf) and not made[atom.slot]:
-                raise NonsenseError(f"op {index} reads slot {atom.slot}, which no op before it has made")
+            if isinstance(atom, _PLAIN):
+                continue
+            _check_atom(program, place, atom)
+            if isinstance(atom, _OF_SLOTS) and not made[atom.slot]:
+                raise NonsenseError(f"{place} reads slot {atom.slot}, which no op before it has made")
             if isinstance(atom, Formula):
                 _check_formula(program, index, atom)
         for atom in atoms(op.results):
-            _check_atom(program, f"op {index}", atom)
+            _check_atom(program, place, atom)
             if isinstance(atom, Ref):
                 made[atom.slot] = True
     _check_made_at_the_end(program, made)
@@ -144,11 +152,11 @@ def atoms(values: Iterable[Value]) -> Iterator[Atom]:
 
 
 def _check_atom(program: Program, place: str, atom: Atom) -> None:
-    if isinstance(atom, Named | Device):
+    if isinstance(atom, _NAMES):
         if not (_DEVICE_NAME.fullmatch(atom.name) if isinstance(atom, Device) else atom.name.isidentifier()):
             raise NonsenseError(f"{place} has the value {atom.name[:40]!r}")
         return
-    if isinstance(atom, Ref | StorageOf):
+    if isinstance(atom, _OF_SLOTS):
         number, count, noun = atom.slot, len(program.slots), "slot"
     elif isinstance(atom, Generator):
         number, count, noun = atom.index, len(program.generators), "generator"
