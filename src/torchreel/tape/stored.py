@@ -24,7 +24,7 @@ class StoredTensors:
     def tensor(self, index: int) -> torch.Tensor | None:
         """The tensor of a slot, or None where the file has no bytes of it."""
         slot = self._program.slots[index]
-        if slot.layout != "strided":
+        if slot.layout != "strided" or slot.dtype.startswith("q"):  # scales and zero points are not in the bytes
             return None
         if index in self._program.constants:
             return _constant(slot, self._program.constants[index])
@@ -78,5 +78,8 @@ def _constant(slot: Slot, content: bytes) -> torch.Tensor:
     dense = owned(content).view(getattr(torch, slot.dtype)).reshape(slot.sizes)
     once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in slot.strides)
     part = dense[once]
-    tensor = torch.empty_strided(part.shape, slot.strides, dtype=dense.dtype).copy_(part)
+    try:
+        tensor = torch.empty_strided(part.shape, slot.strides, dtype=dense.dtype).copy_(part)
+    except RuntimeError:  # elements that overlap in memory, as those of windows do
+        tensor = dense
     return tensor.expand(slot.sizes).to(_device(slot))
