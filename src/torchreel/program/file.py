@@ -156,7 +156,7 @@ def _read(path: Path, file: BinaryIO) -> TapeFile:
     program = decode(path, unpack(path, header.codec, stored, header.unpacked), header.version)
     data = None
     if header.flags & WITH_DATA:
-        data = StorageData(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), entries)
+        data = StorageData(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), entries)
     try:
         check(program, data.sizes() if data is not None else None)
     except NonsenseError as error:

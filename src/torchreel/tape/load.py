@@ -1,0 +1,89 @@
+"""A tape from a file: it owns its state, and needs nothing of the code that it was made of."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+
+import torch
+
+from torchreel import _tape
+from torchreel.errors import ReplayError
+from torchreel.program.file import read_tape
+from torchreel.program.model import Complex, Program
+from torchreel.tape.captured import Parts
+from torchreel.tape.schema_changes import changes, sentence
+from torchreel.tape.stored import StoredTensors, mapped
+from torchreel.tape.tape import Tape
+
+
+def load_tape(path: str | os.PathLike[str]) -> Tape:
+    """Open what tape.save() wrote. Nothing in the file is executed.
+
+    The tape owns copies of its state. One that was saved without data can be read, but not replayed. Ops that are
+    others in this torch than in the one that made the tape are told in a warning, and replay refuses them.
+    """
+    file = read_tape(path)
+    found = changes(file.program)
+    refusal = sentence(file.program, found) if found else ""
+    if refusal:
+        warnings.warn(refusal, stacklevel=2)
+    data = {} if file.data is None else dict(file.data)  # asking for it looks at the checksums
+    parts = Parts(
+        file.program,
+        _tensors(file.program, data),
+        _kept(file.program),
+        {storage: mapped(content) for storage, content in data.items()},
+    )
+    return LoadedTape(parts, refusal)
+
+
+class LoadedTape(Tape):
+    """A tape whose state and generators are its own."""
+
+    def __init__(self, parts: Parts, refusal: str) -> None:
+        super().__init__(parts)
+        self._refusal = refusal
+
+    def restore(self) -> None:
+        """Put state, inputs and random generators back to what they were when the tape began."""
+        if self.start:
+            super().restore()
+        if any(not generator.is_default for generator in self.program.generators):
+            self._parts.kept = _kept(self.program)
+            self.__dict__.pop("_plan", None)  # it holds the old ones
+
+    def _check_replayable(self) -> None:
+        if self._refusal:
+            raise ReplayError(self._refusal)
+        super()._check_replayable()
+
+
+def _tensors(program: Program, data: Mapping[int, memoryview]) -> dict[int, torch.Tensor]:
+    """The tensor of each slot that no op made, as far as the file has it."""
+    stored = StoredTensors(program, data)
+    tensors: dict[int, torch.Tensor] = {}
+    for index, slot in enumerate(program.slots):
+        if slot.role == "made":
+            continue
+        if slot.is_number and slot.number is not None:
+            number = slot.number
+            tensors[index] = _tape.wrapped_number(
+                complex(number.real, number.imag) if isinstance(number, Complex) else number
+            )
+            continue
+        tensor = stored.tensor(index)
+        if tensor is not None:
+            tensors[index] = tensor
+    return tensors
+
+
+def _kept(program: Program) -> _tape.Kept:
+    try:
+        return _tape.Kept([(generator.is_default, generator.state) for generator in program.generators])
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ReplayError(
+            f"A random generator of the tape cannot be made here ({reason}): make the tape again."
+        ) from None
