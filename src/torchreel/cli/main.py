@@ -24,6 +24,7 @@ COMMANDS = {
     "simulate": "torchreel.cli.simulate",
     "import": "torchreel.cli.import_",
     "export": "torchreel.cli.export",
+    "replay": "torchreel.cli.replay",
     "doctor": "torchreel.cli.doctor",
 }
 

@@ -41,8 +41,8 @@ def save(tape: Tape, path: str | os.PathLike[str], data: bool) -> None:
     if missing:
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         warnings.warn(
-            f"A tape's file has no place for sparse, quantized or nested tensors, and {', '.join(missing[:_SHOWN])}{more} "
-            f"is such: {path} can be read but not replayed.",
+            f"{path} can be read but not replayed, because a file has no place for tensors that are sparse, quantized "
+            f"or nested: {', '.join(missing[:_SHOWN])}{more}.",
             stacklevel=3,
         )
 
