@@ -6,6 +6,7 @@ namespace torchreel {
 namespace {
 
 bool is_release(Action action) { return action == Action::kSegmentFree || action == Action::kSegmentUnmap; }
+bool is_acquisition(Action action) { return action == Action::kSegmentAlloc || action == Action::kSegmentMap; }
 
 }  // namespace
 
@@ -101,20 +102,48 @@ void RecordedRun::synchronize(Simulator&) {
   while (peek() != nullptr && peek()->action == Action::kFreeCompleted) complete(at_);
 }
 
-// As many rounds as were recorded: the limit from which garbage is counted is in no file.
+// As many rounds as were recorded: the limit from which garbage is counted is in no file. Releases that look like a
+// round may have made room instead, and did if what comes after them makes sense only then.
 uint64_t RecordedRun::garbage(Simulator& simulator) {
   if (peek() == nullptr || peek()->action != Action::kSegmentFree) return 0;
   const auto ahead = releases_ahead();
-  size_t from = 0;
+  const size_t ties = lessons_.ties.size();
+  BlockSet gone;
   uint64_t bytes = 0;
+  uint64_t most = 0;
   uint64_t wanted = 0;
+  bool fits = makes_room(ahead, gone);
   for (auto& round : simulator.garbage_rounds()) {
-    if (!announced(ahead, from, round)) break;
-    wanted = bytes + 1;
-    from += round.size();
+    if (!announced(ahead, gone.size(), round)) break;
+    most = bytes + 1;
     for (const Block* block : round) bytes += block->size;
+    gone.insert(round.begin(), round.end());
+    if (!makes_room(ahead, gone)) continue;
+    wanted = most;
+    fits = true;
   }
-  return wanted;
+  // What was only considered teaches nothing.
+  lessons_.ties.resize(ties);
+  return fits ? wanted : most;
+}
+
+// Whether the releases ahead, without the garbage that is the first of them, are those of a request from there on: none
+// if the device has room now, else blocks too large to be split, if they were not enough everything, or everything.
+bool RecordedRun::makes_room(const std::vector<size_t>& ahead, BlockSet gone) {
+  const size_t after = ahead.back() + 1;
+  const bool granted = after < end_ && is_acquisition(events_[after].action);
+  if (granted && gone.size() == ahead.size()) return true;
+  const auto oversize = simulator_.oversize_victims(request_, gone);
+  if (announced(ahead, gone.size(), oversize)) {
+    uint64_t bytes = 0;
+    for (const Block* block : oversize) bytes += block->size;
+    gone.insert(oversize.begin(), oversize.end());
+    const bool is_enough = granted && bytes >= simulator_.rules().oversize_bytes(request_.size);
+    const bool goes_on = !granted && (after < end_ || request_.owner->large.owner != 0);
+    if (gone.size() == ahead.size() && (is_enough || goes_on)) return true;
+  }
+  const auto rest = everything_cached(gone);
+  return gone.size() + rest.size() == ahead.size() && announced(ahead, gone.size(), rest);
 }
 
 // Whether just these blocks are released next; while the order is being learned, in whichever.

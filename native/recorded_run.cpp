@@ -143,16 +143,23 @@ void RecordedRun::complete_before_search() {
   }
 }
 
-// Whether all that is cached is released next, which a user who empties the cache does.
-bool RecordedRun::releases_everything() {
+// All that is cached, in the order in which it is released; without what is gone by then.
+std::vector<Block*> RecordedRun::everything_cached(const BlockSet& gone) {
   std::vector<Block*> victims;
   for (PoolPair* owner : released_pools(simulator_)) {
     const bool is_default = owner->large.owner == 0;
     for (Pool* pool : {is_default ? &owner->large : &owner->small, is_default ? &owner->small : &owner->large}) {
       const auto more = simulator_.cached_victims(*pool);
-      victims.insert(victims.end(), more.begin(), more.end());
+      std::copy_if(more.begin(), more.end(), std::back_inserter(victims),
+                   [&](Block* block) { return !gone.contains(block); });
     }
   }
+  return victims;
+}
+
+// Whether all that is cached is released next, which a user who empties the cache does.
+bool RecordedRun::releases_everything() {
+  const auto victims = everything_cached({});
   const auto ahead = releases_ahead();
   return ahead.size() == victims.size() && announced(ahead, 0, victims);
 }
@@ -353,7 +360,7 @@ bool RecordedRun::would_be_released(const RecordedEvent& event) {
   }
   if (first == nullptr) return !simulator_.rules().counts_ages || !ahead(is_release);
   // The smallest one that is large enough goes, else the largest ones.
-  const uint64_t wanted = std::max(request_.size, simulator_.rules().max_split);
+  const uint64_t wanted = simulator_.rules().oversize_bytes(request_.size);
   return first->segment->size >= wanted ? size >= wanted && size < first->segment->size : size > least;
 }
 

@@ -121,7 +121,9 @@ class RecordedRun : public Gpu {
   bool serves(const RecordedEvent& event, const Request& request);
   bool would_be_released(const RecordedEvent& event);
   bool was_cut_off();
+  std::vector<Block*> everything_cached(const BlockSet& gone);
   bool releases_everything();
+  bool makes_room(const std::vector<size_t>& ahead, BlockSet gone);
   void place();
   void differ(size_t event, Action action, uint64_t address, uint64_t size);
 

@@ -58,14 +58,18 @@ void Simulator::release_segment(Block* block) {
   arena_.drop(block);
 }
 
-// One block that is large enough, else the largest ones of the stream until they are.
-std::vector<Block*> Simulator::oversize_victims(const Request& request) {
+// One block that is large enough, else the largest ones of the stream until they are; none of those that are gone by
+// then.
+std::vector<Block*> Simulator::oversize_victims(const Request& request, const BlockSet& gone) {
   if (rules_.max_split == kUnlimited) return {};
   FreeSet& free = request.pool->free;
-  const uint64_t wanted = std::max(request.size, rules_.max_split);
+  const uint64_t wanted = rules_.oversize_bytes(request.size);
   // No block of that size is ever split, except where a damaged file says so.
-  const auto releasable = [](const Block* block) { return !block->segment->expandable() && !block->is_split(); };
-  const auto first = request.pool->first(request.stream, wanted);
+  const auto releasable = [&](Block* block) {
+    return !block->segment->expandable() && !block->is_split() && !gone.contains(block);
+  };
+  auto first = request.pool->first(request.stream, wanted);
+  while (first != free.end() && first->stream == request.stream && gone.contains(first->block)) ++first;
   std::vector<Block*> victims;
   if (first != free.end() && first->stream == request.stream && releasable(first->block)) {
     victims.push_back(first->block);
@@ -93,7 +97,7 @@ std::vector<Block*> Simulator::oversize_victims(const Request& request) {
 }
 
 bool Simulator::release_oversize(const Request& request) {
-  const uint64_t wanted = std::max(request.size, rules_.max_split);
+  const uint64_t wanted = rules_.oversize_bytes(request.size);
   uint64_t bytes = 0;
   for (Block* block : oversize_victims(request)) {
     if (bytes > 0 && gpu_.is_enough(bytes, wanted)) return true;

@@ -68,6 +68,8 @@ struct Rules {
 
   uint64_t page_size(bool small) const { return small ? kSmallSegment : large_segment; }
   bool oversize(uint64_t block) const { return block >= max_split; }
+  // Bytes of such blocks that are released for a block of this size.
+  uint64_t oversize_bytes(uint64_t block) const { return std::max(block, max_split); }
 };
 
 }  // namespace torchreel

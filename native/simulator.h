@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct TraceEntry {
   int pool;
 };
 
+using BlockSet = std::unordered_set<const Block*>;
+
 class Simulator {
  public:
   Simulator(const Rules& rules, Gpu& gpu);
@@ -68,7 +71,7 @@ class Simulator {
   FreeSet::iterator walk(const Request& request, FreeSet::iterator it);
   static std::pair<uint64_t, uint64_t> whole_pages(const Block* block);
   Request request(uint64_t requested, uint64_t stream, int pool);
-  std::vector<Block*> oversize_victims(const Request& request);
+  std::vector<Block*> oversize_victims(const Request& request, const BlockSet& gone = {});
   std::vector<Block*> cached_victims(Pool& pool);
   std::vector<std::vector<Block*>> garbage_rounds();
 

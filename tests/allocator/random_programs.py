@@ -174,13 +174,15 @@ def long_setting(seed: int) -> Setting:
 
 
 def knowable(setting: Setting, steps: list[Step]) -> list[Step]:
-    """Without what no file tells: before torch 2.12 events do not name their pool.
+    """Without what hardly any file tells: before torch 2.12 events do not name their pool.
 
-    That of a segment is known only if it is there at the end, so no private pool gives memory back here.
+    That of a segment is known only if it is there at the end, so no private pool gives memory back here. Where blocks
+    are too large to be split one does so for its own requests when the device is full, so there is none then.
     """
     if setting.order > 0:
         return steps
     steps = [step for step in steps if step[0] != "release_pool"]
-    if setting.conf.max_split_size is not None:
+    may_be_full = setting.capacity is not None or setting.limit is not None
+    if setting.conf.max_split_size is not None and may_be_full and not setting.conf.expandable_segments:
         return [(action, size, stream, 0, pick) for action, size, stream, _, pick in steps]
     return steps

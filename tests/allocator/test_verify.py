@@ -36,7 +36,9 @@ def test_every_real_snapshot_comes_out_as_recorded(path: Path) -> None:
         assert device.to_json()["mismatch"] is None
 
 
-@pytest.mark.parametrize("seed", range(120))
+# 1430: the pool of a segment shows only when another request passes it by. 2610: releases that make room look like
+# garbage at first.
+@pytest.mark.parametrize("seed", [*range(120), 1430, 2610])
 def test_complete_histories_of_random_programs(seed: int) -> None:
     setting, snapshot = random_snapshots.random_snapshot(seed, cuts=False)
     device = verified(snapshot)
@@ -44,7 +46,8 @@ def test_complete_histories_of_random_programs(seed: int) -> None:
     assert device.history == "complete"
 
 
-@pytest.mark.parametrize("seed", range(120))
+# 2368, 4615: an expandable segment that came and went is of the default pool, though a private one has a closer one.
+@pytest.mark.parametrize("seed", [*range(120), 2368, 4615])
 def test_histories_of_random_programs_from_their_middle(seed: int) -> None:
     setting, snapshot = random_snapshots.random_snapshot(seed, cuts=True)
     device = verified(snapshot)

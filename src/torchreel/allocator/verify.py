@@ -9,11 +9,14 @@ from __future__ import annotations
 import heapq
 import os
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any
 
+import numpy as np
+
 from torchreel import _allocator
-from torchreel.allocator.actions import ACTIONS
-from torchreel.allocator.history import History, Ints, histories
+from torchreel.allocator.actions import ACTIONS, SEGMENT_ALLOC, SEGMENT_MAP
+from torchreel.allocator.history import ACTION, POOL, UNKNOWN, History, Ints, histories
 from torchreel.allocator.rules import ADDRESS, BLOCK, ORDERS, SEGMENT, native_rules, order_of, version_of
 from torchreel.allocator.source import named
 from torchreel.allocator.start import Start, rebuild
@@ -115,16 +118,32 @@ def _verified(reel: Reel) -> dict[str, DeviceVerification]:
 
 def verify_history(history: History) -> DeviceVerification:
     """Verify one device. Where a file leaves the version of torch open, the one that fits best is taken."""
-    start, events = rebuild(history)
+    starts = _starts(history)
     attempts = []
-    for order in _orders(history):
+    for order, (start, events) in product(_orders(history), starts):
         attempt = _Attempt(history, start, events, order)
         attempt.run()
         attempts.append(attempt)
         if attempt.perfect:
             break
     best = max(attempts, key=lambda attempt: attempt.score)
-    return _described(history, start, best, len(attempts))
+    return _described(history, best, len({attempt.order for attempt in attempts}))
+
+
+def _starts(history: History) -> list[tuple[Start, Ints]]:
+    """The starts, each with its events, that a history may have had.
+
+    Before torch 2.12 events do not name their pool, and the end tells that of a segment only if it is there then. Of
+    one that is not, the pool is found out on the way; but it may also be the default one throughout, as private pools
+    seldom give memory back.
+    """
+    start, events = rebuild(history)
+    unknown = np.isin(events[:, ACTION], (SEGMENT_ALLOC, SEGMENT_MAP)) & (events[:, POOL] == UNKNOWN)
+    if not unknown.any():
+        return [(start, events)]
+    events_of_default = events.copy()
+    events_of_default[unknown, POOL] = 0
+    return [(start, events), rebuild(replace(history, events=events_of_default))]
 
 
 def _orders(history: History) -> list[int]:
@@ -243,12 +262,12 @@ def sorted_ranks(count: int, ties: list[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def _described(history: History, start: Start, attempt: _Attempt, attempts: int) -> DeviceVerification:
+def _described(history: History, attempt: _Attempt, orders: int) -> DeviceVerification:
     result = attempt.result
     notes = []
-    kind = "none" if not history.has_events else "complete" if start.is_empty else "mid-run"
-    if attempts > 1 and attempt.perfect:
-        notes.append(f"the version of torch is inferred: of {attempts} orders of free blocks only this one fits")
+    kind = "none" if not history.has_events else "complete" if attempt.start.is_empty else "mid-run"
+    if orders > 1 and attempt.perfect:
+        notes.append(f"the version of torch is inferred: of {orders} orders of free blocks only this one fits")
     if attempt.learned:
         notes.append("what the history tells of the blocks that are older than it is inferred from itself")
     return DeviceVerification(
