@@ -21,7 +21,7 @@ from torchreel.allocator.actions import (
 )
 from torchreel.allocator.history import ACTION, ADDRESS, POOL, SIZE, STREAM, UNKNOWN, History, Ints
 from torchreel.allocator.program import Columns, Program
-from torchreel.allocator.rules import MOST_SMALL, SMALL_SEGMENT, round_size, version_of
+from torchreel.allocator.rules import MOST_SMALL, SMALL_SEGMENT, round_size, segment_size, version_of
 from torchreel.allocator.start import Start, rebuild
 
 _RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
@@ -79,6 +79,8 @@ class _Replay:
         self.ids, self.makers = history.ids.tolist(), history.makers.tolist()
         self.known_pools = _Pools(start)
         self.released: set[int] = set()
+        self.reserved = start.reserved
+        self.most_reserved = history.peak_reserved()
         self.old = len(start.blocks)
         bases = [segment.base for segment in start.segments]
         for block in start.blocks:
@@ -107,7 +109,9 @@ class _Replay:
     def _completed_at_once(self, place: int) -> bool:
         after = place + 1
         return (
-            after < len(self.actions)
+            place >= 0
+            and after < len(self.actions)
+            and self.actions[place] == FREE_REQUESTED
             and self.actions[after] == FREE_COMPLETED
             and self.addresses[after] == self.addresses[place]
         )
@@ -137,26 +141,77 @@ class _Replay:
                 self._add(FREE_COMPLETED, at)
             elif self.actions[at] in _ACQUISITIONS:
                 self.known_pools.add(self.addresses[at], self.pools[at])
+                self.reserved += self.sizes[at]
+            else:
+                self.reserved -= self.sizes[at]
         return end
 
     def _release_pool(self, at: int) -> None:
         """The first release of a private pool's memory says that nobody uses the pool any more."""
         if self.actions[at] not in _RELEASES:
             return
-        pool = self.pools[at] if self.pools[at] != UNKNOWN else self.known_pools.of(self.addresses[at])
+        pool = self._pool_of(at)
         if pool > 0 and pool not in self.released:
             self.released.add(pool)
             self.columns.add(RELEASE_POOL, 0, 0, 0, pool, self.ids[at])
 
     def _made_room(self, place: int, end: int) -> bool:
-        """Whether the releases were made for the request at the end of the window, and not by the user before it."""
-        requests = end < len(self.actions) and self.actions[end] in (ALLOC, OOM)
-        failed = requests and self.actions[end] == OOM
-        if not requests or not (failed or any(self.actions[at] in _ACQUISITIONS for at in range(place, end))):
-            return False
-        return not any(self._would_serve(at, end) for at in range(place, end) if self.actions[at] in _RELEASES)
+        """Whether the releases were made for the request at the end of the window, and not by the user before it.
 
-    def _would_serve(self, release: int, request: int) -> bool:
+        They were not if the cache had a block for it, or if the device had room for it, as it has had at another time:
+        then only garbage is released.
+        """
+        if end == len(self.actions) or self.actions[end] not in (ALLOC, OOM):
+            return False
+        late = self._completed_late(place, end)
+        releases = [at for at in range(place, end) if self.actions[at] in _RELEASES]
+        if self.actions[end] == ALLOC:
+            taken = sum(self.sizes[at] for at in range(place, end) if self.actions[at] in _ACQUISITIONS)
+            if not taken and not self._overlaps(end, late):
+                return False
+            if self._had_room(taken, self.sizes[end]) and not self._may_be_garbage(releases):
+                return False
+        pool = self._pool_of_request(place, end)
+        return not any(self._would_serve(at, end, pool) and not self._overlaps(at, late) for at in releases)
+
+    def _had_room(self, taken: int, requested: int) -> bool:
+        """Whether the device once held more than this request would have made it hold.
+
+        A limit is held against the size of a segment, though expandable ones then take other, whole pages: so they may
+        have gone beyond it by a page.
+        """
+        conf = self.history.conf
+        excess = conf.large_segment_size if conf.expandable_segments else 0
+        return self.reserved + max(taken, segment_size(conf, requested)) + excess <= self.most_reserved
+
+    def _may_be_garbage(self, releases: list[int]) -> bool:
+        """Whether old blocks may have been released before the device was asked: large segments, as they are."""
+        return self.history.conf.garbage_collection_threshold > 0 and all(
+            self.actions[at] == SEGMENT_FREE and self.sizes[at] > SMALL_SEGMENT for at in releases
+        )
+
+    def _completed_late(self, place: int, end: int) -> list[int]:
+        """The frees that were completed within the request: its search may have come before them."""
+        first = place
+        while first and self.actions[first - 1] == FREE_COMPLETED and not self._completed_at_once(first - 2):
+            first -= 1
+        return [at for at in range(first, end) if self.actions[at] == FREE_COMPLETED]
+
+    def _overlaps(self, one: int, others: list[int]) -> bool:
+        """Whether the memory of an event is in part that of one of the others."""
+        begin, end = self.addresses[one], self.addresses[one] + self.sizes[one]
+        return any(self.addresses[at] < end and begin < self.addresses[at] + self.sizes[at] for at in others)
+
+    def _pool_of(self, at: int) -> int:
+        return self.pools[at] if self.pools[at] != UNKNOWN else self.known_pools.of(self.addresses[at])
+
+    def _pool_of_request(self, place: int, end: int) -> int:
+        """That of the memory which was taken for it; else that in which it lies."""
+        taken = (self.pools[at] for at in range(place, end) if self.actions[at] in _ACQUISITIONS)
+        known = (pool for pool in (self.pools[end], *taken) if pool != UNKNOWN)
+        return next(known, 0 if self.actions[end] == OOM else self._pool_of(end))
+
+    def _would_serve(self, release: int, request: int, pool: int) -> bool:
         """Whether the request would have been met from what was released: then it came later."""
         size = round_size(self.history.conf, self.sizes[request])
         limit = self.history.conf.max_split_size
@@ -166,7 +221,7 @@ class _Replay:
             and self.streams[release] == self.streams[request]
             and (size <= MOST_SMALL) == small
             and (limit is None or self.sizes[release] < limit)
-            and self.pools[release] == self.pools[request]
+            and self._pool_of(release) == pool
         )
 
     def notes(self, ooms: int) -> list[str]:

@@ -16,6 +16,8 @@ KIB, MIB = 1 << 10, 1 << 20
 LEAST_BLOCK = 512
 MOST_SMALL = MIB
 SMALL_SEGMENT = 2 * MIB
+_LEAST_OWN_SEGMENT = 10 * MIB
+_LARGE_ROUNDING = 2 * MIB
 
 NEWEST = (2, 13)
 
@@ -47,6 +49,14 @@ def round_size(conf: Conf, requested: int) -> int:
             return requested
         return -(-requested // step) * step if step else 2 << log
     return -(-requested // LEAST_BLOCK) * LEAST_BLOCK
+
+
+def segment_size(conf: Conf, requested: int) -> int:
+    """Bytes that are taken from the device when a block for a request has to be made."""
+    size = round_size(conf, requested)
+    if size <= MOST_SMALL:
+        return SMALL_SEGMENT
+    return conf.large_segment_size if size < _LEAST_OWN_SEGMENT else -(-size // _LARGE_ROUNDING) * _LARGE_ROUNDING
 
 
 def limit_of(capacity: int | None, fraction: float | None) -> int | None:
