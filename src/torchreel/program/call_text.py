@@ -37,6 +37,7 @@ class CallText:
         self._slots = slots
         self._numbers = numbers  # by the op that gave them
         self._spaces = spaces  # of ops: "aten" -> what it is called in the text
+        self.helpers: set[str] = set()  # functions that the text needs beside those of torch
 
     def function(self, name: str) -> str:
         """`aten::add.Tensor` -> `aten.add.Tensor`."""
@@ -101,7 +102,8 @@ class CallText:
         if isinstance(value, Ref) and is_number(self._program, op, place, value):
             return plain(self._program.slots[value.slot].number)
         if isinstance(value, Formula) and place is not None and place.is_tensor and not takes_numbers(op):
-            return f"number({self.value(value)})"
+            self.helpers.add("number_of")
+            return f"number_of({self.value(value)})"
         return self.value(value)
 
 

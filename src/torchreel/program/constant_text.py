@@ -34,7 +34,7 @@ def expression(slot: Slot, content: bytes) -> str:
     if numbers is not None and len(numbers) == math.prod(slot.sizes):
         return f"torch.tensor({_nested(numbers, slot.sizes)}, dtype=torch.{word(slot.dtype)}{_device(slot)})"
     where = f"torch.{word(slot.dtype)}, {slot.sizes}, {slot.strides}"
-    return f"constant({quoted(packed(content))}, {where}, {slot.offset}, {slot.bytes}{_device(slot)})"
+    return f"constant_of({quoted(packed(content))}, {where}, {slot.offset}, {slot.bytes}{_device(slot)})"
 
 
 def packed(content: bytes) -> str:

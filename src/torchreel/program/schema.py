@@ -64,10 +64,11 @@ def arguments(schema: str) -> tuple[Argument, ...]:
 
 def _parts(text: str) -> Iterator[str]:
     """What stands between the commas, up to the parenthesis that closes the list."""
-    depth, start, quote = 0, 0, ""
+    depth, start, quote, escaped = 0, 0, "", False
     for at, letter in enumerate(text):
         if quote:
-            quote = "" if letter == quote and text[at - 1] != "\\" else quote
+            quote = "" if letter == quote and not escaped else quote
+            escaped = letter == "\\" and not escaped
         elif letter in "\"'":
             quote = letter
         elif letter in "([{":

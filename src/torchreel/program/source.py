@@ -51,7 +51,7 @@ class _Writer:
         self._last = last_uses(program)
         self._comments = Comments(program)
         self._bound: set[int] = set()  # made slots and constants that have a name in the text by now
-        self._helpers: set[str] = set()
+        self._helpers = self._call.helpers
 
     def text(self) -> str:
         body = [*self._given(), *self._ops(), *self._ends()]
@@ -114,7 +114,7 @@ class _Writer:
         if slot.role != "constant" or index in self._bound:
             return
         if slot.is_number and slot.number is not None:
-            text = f"number({plain(slot.number)})"
+            text = f"number_of({plain(slot.number)})"
         elif index in self._program.constants:
             text = constant_text.expression(slot, self._program.constants[index])
         else:
@@ -241,7 +241,8 @@ def _items(program: Program) -> list[int]:
     values = [value for op in program.ops for value in op.args] + [leaf.leaf for leaf in leaves(program.outputs)]
     flat = [part for value in values for part in (value if isinstance(value, list) else [value])]
     words = [part for value in flat if isinstance(value, Formula) for part in value.postfix]
-    return sorted({int(part[5:]) for part in words if isinstance(part, str) and part.startswith("item:")})
+    named = {part for part in words if isinstance(part, str)}
+    return [place for place, op in enumerate(program.ops) if f"item:{place}" in named and _number(op) is not None]
 
 
 def _number(op: Op) -> Value:

@@ -26,7 +26,7 @@ def same_size(tensor, sizes, where):
 '''
 
 _NUMBER = '''\
-def number(value):
+def number_of(value):
     """The tensor that torch makes of a Python number: unlike any other, it does not widen the dtypes it meets."""
     dtype = torch.complex128 if isinstance(value, complex) else torch.float64
     with torch.enable_grad():
@@ -39,7 +39,7 @@ def unpacked(text):
 """
 
 _CONSTANT = '''\
-def constant(text, dtype, sizes, strides, offset=0, bytes=0, device="cpu"):
+def constant_of(text, dtype, sizes, strides, offset=0, bytes=0, device="cpu"):
     """A tensor that the function used and did not make; its elements are packed in the order of indices."""
     end = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
     whole = torch.zeros(max(end * dtype.itemsize, bytes), dtype=torch.uint8, device=device)
@@ -95,15 +95,15 @@ def hashed(content, seed):
 _HELPERS = {
     "check": _CHECK,
     "same_size": _SAME_SIZE,
-    "number": _NUMBER,
+    "number_of": _NUMBER,
     "unpacked": _UNPACKED,
-    "constant": _CONSTANT,
+    "constant_of": _CONSTANT,
     "generator": _GENERATOR,
     "opaque": _OPAQUE,
     "hashed": _HASHED,
     "seen": _SEEN,
 }
-_NEEDS = {"constant": {"unpacked"}, "generator": {"unpacked"}, "seen": {"hashed"}}
+_NEEDS = {"constant_of": {"unpacked"}, "generator": {"unpacked"}, "seen": {"hashed"}}
 
 # What must not be the name of a slot.
 NAMES = (
