@@ -99,7 +99,7 @@ def test_the_text_of_a_small_step() -> None:
             Frame("/me/train.py", 4, "step", ""),
         ],
         modules=[Module("model", "Net")],
-        bindings=[Binding("grad", 1, 3)],
+        bindings=[Binding("grad", 1, 3, cleared=True)],
         constants={6: struct.pack("<qq", 2, 0)},
         notes=["Python's hash seed was not fixed."],
     )
@@ -377,6 +377,10 @@ def test_what_the_function_left_behind() -> None:
     assert w.grad is not None and w.grad.tolist() == [-1.0] * 3
     assert b.grad is None and b.tolist() == [-1.0] * 3
     assert total.tolist() == [-1.0] * 3 and total.data_ptr() == address
+    with pytest.raises(RuntimeError, match="has a gradient, and had none when this was recorded"):
+        runner(program)([], {"w": w, "b": b, "total": total})
+    program.bindings[0].cleared = True
+    runner(program)([], {"w": w, "b": b, "total": total})
 
 
 def test_each_tensor_is_freed_after_its_last_use() -> None:

@@ -32,6 +32,12 @@ def leaves(tree: Tree) -> Iterator[Tree]:
         yield from leaves(part)
 
 
+def gradients_to_be_none(program: Program) -> list[int]:
+    """The slots from outside whose gradient must be None at the beginning: else the function would add to it."""
+    made = [entry for entry in program.bindings if entry.kind == "grad" and entry.value >= 0 and not entry.cleared]
+    return [entry.owner for entry in made if program.slots[entry.owner].role != "made"]
+
+
 def _kept(program: Program) -> Iterator[int]:
     yield from _slots(leaf.leaf for leaf in leaves(program.outputs))
     for binding in program.bindings:

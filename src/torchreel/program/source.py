@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from torchreel.program import constant_text, source_helpers
 from torchreel.program.call_text import CallText, is_sized_by_values
-from torchreel.program.last_uses import last_uses, leaves, spoken_of
+from torchreel.program.last_uses import gradients_to_be_none, last_uses, leaves, spoken_of
 from torchreel.program.layout import wrapped
 from torchreel.program.literals import plain, quoted, word
 from torchreel.program.model import (
@@ -82,6 +82,9 @@ class _Writer:
             self._helpers.add("generator")
             generators = [self._generator(index) for index in range(len(self._program.generators))]
             yield from wrapped("generators = [", generators, "]")
+        owners = [self._owner(slot) for slot in gradients_to_be_none(self._program)]
+        if owners:
+            yield from wrapped(f"{self._helper('without_gradients')}(", owners, ")")
 
     def _is_state(self, index: int, slot: Slot) -> bool:
         if slot.role == "constant":  # one without bytes cannot be written down

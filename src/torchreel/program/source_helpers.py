@@ -33,6 +33,13 @@ def number_of(value):
         return (torch.ones((), dtype=dtype, requires_grad=True) * value).grad_fn._saved_other
 '''
 
+_WITHOUT_GRADIENTS = '''\
+def without_gradients(*owners):
+    """The function adds to a gradient that is there already, and there was none when this was recorded."""
+    if any(owner.grad is not None for owner in owners):
+        raise RuntimeError("A tensor of the state has a gradient, and had none when this was recorded: clear it first.")
+'''
+
 _UNPACKED = """\
 def unpacked(text):
     return torch.frombuffer(bytearray(zlib.decompress(base64.b85decode(text))), dtype=torch.uint8)
@@ -96,6 +103,7 @@ _HELPERS = {
     "check": _CHECK,
     "same_size": _SAME_SIZE,
     "number_of": _NUMBER,
+    "without_gradients": _WITHOUT_GRADIENTS,
     "unpacked": _UNPACKED,
     "constant_of": _CONSTANT,
     "generator": _GENERATOR,

@@ -12,6 +12,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from torchreel.errors import TapeError
 from torchreel.program import constant_text
 from torchreel.program.call_text import is_number, is_sized_by_values, takes_numbers
+from torchreel.program.last_uses import gradients_to_be_none
 from torchreel.program.model import (
     SEEN,
     SET_RNG,
@@ -67,6 +68,9 @@ class GraphBuilder:
             self._nodes[entry.slot] = self._objects[entry.slot] = self._described(node, entry.slot)
         for index in range(len(self._program.generators)):
             self._generators[index] = self._generator(index)
+        owners = [self._node(slot) for slot in gradients_to_be_none(self._program)]
+        if owners:
+            self._call(graph_functions.without_gradients, (owners,))
         for place, op in enumerate(self._program.ops):
             before = len(self._graph.nodes)
             self._op(place, op)

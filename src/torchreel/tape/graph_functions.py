@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.node import has_side_effect
 
-from torchreel.errors import GuardError
+from torchreel.errors import GuardError, ReplayError
 
 
 def guard(found: Any, recorded: Any, where: str) -> Any:
@@ -68,6 +68,15 @@ def storage(tensor: torch.Tensor) -> torch.UntypedStorage:
     return tensor.untyped_storage()
 
 
+def without_gradients(owners: list[torch.Tensor]) -> None:
+    """The function adds to a gradient that is there already, and there was none when the tape was recorded."""
+    if any(owner.grad is not None for owner in owners):
+        raise ReplayError(
+            "A tensor of the tape's state has a gradient, and had none when the tape was recorded: clear it first, "
+            "with zero_grad() or with .grad = None."
+        )
+
+
 def set_gradient(owner: torch.Tensor, value: torch.Tensor | None) -> None:
     owner.grad = value
 
@@ -77,5 +86,5 @@ def set_data(owner: torch.Tensor, value: torch.Tensor) -> None:
 
 
 # Passes of torch.fx leave out nodes whose results nobody uses, but these.
-for _function in (guard, guard_size, generator, set_state, set_gradient, set_data):
+for _function in (guard, guard_size, generator, set_state, without_gradients, set_gradient, set_data):
     has_side_effect(_function)
