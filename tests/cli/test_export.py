@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
+from tests.program.small import small_program
 from torchreel.cli.export import TARGETS
 from torchreel.cli.units import bytes_text
 from torchreel.export import FORMATS, TAPE_FORMATS
+from torchreel.program.file import write_tape
 
 Torchreel = Callable[..., Outcome]
 
@@ -44,3 +46,20 @@ def test_a_directory_is_refused(torchreel: Torchreel, reel: Path) -> None:
     outcome = torchreel("export", "run.reel", "--to", "chrome", "-o", "run.reel", "--force")
     assert outcome == Outcome(1, "", f"Error: {sentence}\n")
     assert torchreel("export", "run.reel", "--to", "chrome", "-o", "no/where.json").err.count("\n") == 1
+
+
+def test_a_tape_file_becomes_an_execution_trace(torchreel: Torchreel, reel: Path) -> None:
+    write_tape(Path("step.tape"), small_program(), None)
+    outcome = torchreel("export", "step.tape", "--to", "execution-trace")
+    size = bytes_text(Path("step.et.json").stat().st_size)
+    advice = "give it to the tools of Chakra or to et_replay"
+    assert outcome == Outcome(0, f"Wrote step.et.json ({size}): {advice}.\n", "")
+    for source, words in (
+        ("run.reel", "holds no tape, which an execution trace is made of"),
+        ("nothing.tape", "There is no tape at nothing.tape"),
+        ("step.et.json", "is not a tape"),
+    ):
+        outcome = torchreel("export", source, "--to", "execution-trace", "-o", "other.json")
+        assert outcome.code == 1 and words in outcome.err and outcome.err.count("\n") == 1
+    outcome = torchreel("export", "step.tape", "--to", "chrome")
+    assert outcome.code == 1 and "step.tape is not a reel" in outcome.err
