@@ -57,6 +57,20 @@ ALLOCATOR = [
     "simulator.cpp",
     "start_state.cpp",
 ]
+TAPE = [
+    "tape/capture.cpp",
+    "tape/decode.cpp",
+    "tape/digest.cpp",
+    "tape/escapes.cpp",
+    "tape/fallback.cpp",
+    "tape/frames.cpp",
+    "tape/module.cpp",
+    "tape/ops.cpp",
+    "tape/plan.cpp",
+    "tape/slots.cpp",
+    "tape/steps.cpp",
+    "tape/where.cpp",
+]
 
 
 def sources(names: list[str]) -> list[str]:
@@ -70,12 +84,19 @@ class Build(BuildExtension):
         super().build_extensions()
 
 
+HEADERS = [str(path) for path in Path("native").rglob("*.h")]
 EXTENSIONS = [
     CppExtension(
         "torchreel._core",
         sources(CORE),
         extra_compile_args={"cxx": CXX},
-        depends=[str(path) for path in Path("native").glob("*.h")],
+        depends=HEADERS,
+    ),
+    CppExtension(
+        "torchreel._tape",
+        sources(TAPE),
+        extra_compile_args={"cxx": CXX},
+        depends=HEADERS,
     ),
     *(
         Extension(
@@ -84,7 +105,7 @@ EXTENSIONS = [
             # pybind11 is headers only, and torch carries a copy.
             include_dirs=TORCH_INCLUDES,
             extra_compile_args={"cxx": CXX},
-            depends=[str(path) for path in Path("native").glob("*.h")],
+            depends=HEADERS,
             language="c++",
         )
         for name, files in (("torchreel._decode", DECODE), ("torchreel._allocator", ALLOCATOR))

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "recording.h"
-
 namespace torchreel {
 
 namespace {
@@ -142,14 +140,6 @@ bool walk_stack(StackCache& cache, FrameTable& table, uint32_t& id) {
   }
   cache.depth = depth;
   return true;
-}
-
-uint64_t* put_stack(Stream* stream, uint64_t* at) {
-  uint32_t id = 0;
-  if (!walk_stack(*stream->stacks, stream->recording->frames, id) || id == stream->stack) return at;
-  stream->stack = id;
-  *at++ = layout::kStack | static_cast<uint64_t>(id) << layout::kIdShift;
-  return at;
 }
 
 }  // namespace torchreel

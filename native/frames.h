@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "interpreter.h"
-#include "layout.h"
-#include "stream.h"
 
 namespace torchreel {
 
@@ -88,9 +86,6 @@ struct StackCache {
 // The calling thread's stack as an id of the table; the cache must be of this thread and this table. Sets `id` and
 // returns true if the thread runs Python. Does not require the GIL, but may take it.
 bool walk_stack(StackCache& cache, FrameTable& table, uint32_t& id);
-
-// Writes a kStack if the thread's stack is another than at its last event.
-uint64_t* put_stack(Stream* stream, uint64_t* at);
 
 // Text of a code object for the names of Python calls: "file(line): function". Needs the GIL.
 std::string describe(PyCodeObject* code);

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "frames.h"
 #include "heap.h"
+#include "stream.h"
 
 namespace torchreel {
 

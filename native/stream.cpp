@@ -5,6 +5,7 @@
 #include "counters.h"
 #include "frames.h"
 #include "inputs.h"
+#include "recording.h"
 
 namespace torchreel {
 
@@ -18,6 +19,14 @@ Stream::~Stream() {
   delete stacks;
   delete inputs;
   delete counters;
+}
+
+uint64_t* put_stack(Stream* stream, uint64_t* at) {
+  uint32_t id = 0;
+  if (!walk_stack(*stream->stacks, stream->recording->frames, id) || id == stream->stack) return at;
+  stream->stack = id;
+  *at++ = layout::kStack | static_cast<uint64_t>(id) << layout::kIdShift;
+  return at;
 }
 
 void ChunkPool::configure(size_t chunk_bytes, size_t most) {

@@ -107,6 +107,9 @@ inline uint64_t* put_head(Stream* stream, uint64_t* at, uint64_t tag, uint64_t i
   return at;
 }
 
+// Writes a kStack if the thread's Python stack is another than at its last event.
+uint64_t* put_stack(Stream* stream, uint64_t* at);
+
 // Chunks of memory for streams, carved from huge pages and used again. Thread-safe.
 class ChunkPool {
  public:

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
 # What each room may import of ours, besides itself, errors and the version.
 ALLOWED = {
-    "": {"reel", "analyze", "record", "allocator", "memory"},
+    "": {"reel", "analyze", "record", "allocator", "memory", "tape"},
     "reel": {"_decode"},
     "ingest": {"reel", "_decode"},
     "analyze": {"reel"},
@@ -86,16 +86,21 @@ def test_public_names() -> None:
         "RecordOptions",
         "Recorder",
         "Reel",
+        "Tape",
         "__version__",
         "allocator",
         "averages",
         "errors",
         "load",
+        "load_tape",
         "mark",
         "memory",
         "range",
         "record",
         "schedule",
+        "tape",
+        "trace",
+        "tracing",
     ]
     for name in torchreel.__all__:
         assert getattr(torchreel, name) is not None

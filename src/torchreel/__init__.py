@@ -13,25 +13,31 @@ from torchreel import errors
 from torchreel._version import __version__
 
 if TYPE_CHECKING:
-    from torchreel import allocator, memory
+    from torchreel import allocator, memory, tape
     from torchreel.analyze.averages import averages
     from torchreel.record import Recorder, RecordOptions, mark, range, record, schedule
     from torchreel.reel import Reel, load
+    from torchreel.tape import Tape, load_tape, trace, tracing
 
 __all__ = [
     "RecordOptions",
     "Recorder",
     "Reel",
+    "Tape",
     "__version__",
     "allocator",
     "averages",
     "errors",
     "load",
+    "load_tape",
     "mark",
     "memory",
     "range",
     "record",
     "schedule",
+    "tape",
+    "trace",
+    "tracing",
 ]
 
 _ROOMS = {
@@ -44,11 +50,15 @@ _ROOMS = {
     "range": "record",
     "record": "record",
     "schedule": "record",
+    "Tape": "tape",
+    "load_tape": "tape",
+    "trace": "tape",
+    "tracing": "tape",
 }
 
 
 # Names that are rooms themselves.
-_MODULES = ("allocator", "memory")
+_MODULES = ("allocator", "memory", "tape")
 
 
 def __getattr__(name: str) -> Any:

@@ -127,6 +127,7 @@ class Binding(msgspec.Struct, array_like=True):
     kind: Literal["grad", "data", "copy"]
     owner: int  # a slot
     value: int  # a slot; -1 for a gradient that is None
+    cleared: bool = False  # of a gradient: whether the function itself clears it before, so that it may be there
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):

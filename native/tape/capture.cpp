@@ -1,0 +1,368 @@
+#include "capture.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <cstring>
+
+#include "../clock.h"
+#include "where.h"
+
+namespace torchreel::tape {
+
+namespace {
+
+std::atomic<uint64_t> captures{0};
+
+struct ThreadPlace {
+  uint64_t capture = 0;
+  uint32_t place = 0;
+  PyObject* module = nullptr;  // the last that was seen, and is kept by that capture
+  uint32_t module_place = kNone;
+};
+thread_local ThreadPlace thread_place;
+
+// Everything in a generator that decides what it gives next.
+at::Tensor state_of(const at::Generator& generator) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
+  std::lock_guard lock(const_cast<at::Generator&>(generator).mutex());
+  return generator.get_state();
+}
+
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() && memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+at::Tensor copy_of(const at::Tensor& tensor) {
+  at::AutoDispatchBelowADInplaceOrView guard;
+  c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
+  return tensor.clone();
+}
+
+// A shared storage is compared as a whole, whichever view an op has of it.
+uint64_t storage_digest(const at::Tensor& tensor) {
+  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  return hash_bytes(storage.data(), storage.nbytes(), 0);
+}
+
+}  // namespace
+
+std::atomic<Capture*> Capture::active_{nullptr};
+
+Capture::Capture(CaptureOptions given)
+    : begin_sequence(at::sequence_number::peek()), slots(arena), options(given), number_(++captures) {}
+
+Capture::~Capture() {
+  if (module_references.empty() || !Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  for (void* module : module_references) Py_DECREF(static_cast<PyObject*>(module));
+  PyGILState_Release(gil);
+}
+
+uint32_t Capture::take_input(const at::Tensor& tensor) {
+  uint32_t slot = slots.read(tensor);
+  if (options.hashes) keep_start(tensor, slot);
+  return slot;
+}
+
+void Capture::start() { active_.store(this, std::memory_order_release); }
+
+void Capture::stop() {
+  active_.store(nullptr, std::memory_order_release);
+  std::lock_guard lock(mutex);
+  finish_generators();
+  for (auto& storage : slots.storages()) storage.shared = false;
+}
+
+void Capture::follow_thread(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
+
+uint32_t Capture::thread() {
+  if (thread_place.capture != number_) thread_place = {number_, threads_++, nullptr, kNone};
+  return thread_place.place;
+}
+
+void Capture::insert(const OpInfo& op, const std::vector<c10::IValue>& arguments,
+                     const std::vector<c10::IValue>& results) {
+  OpRecord record;
+  record.op = &op;
+  record.inserted = true;
+  record.stack = stack_of_caller();
+  record.time = ticks();
+  record.thread = thread();
+  Writer given(*this, false);
+  bool shares = std::exchange(shares_, false);  // what is inserted is not checked in its turn
+  for (const auto& value : arguments) given.put(value);
+  Writer gave(*this, true);
+  for (const auto& value : results) gave.put(value);
+  shares_ = shares;
+  record.arguments = given.keep();
+  record.results = gave.keep();
+  ops.push_back(record);
+}
+
+void Capture::seen(const at::Tensor& tensor) {
+  std::lock_guard lock(mutex);
+  auto digest = digest_of(tensor);
+  if (!digest.has_value()) return;
+  insert(op_named("torchreel::seen", ""), {tensor}, {static_cast<int64_t>(digest->hash)});
+}
+
+void Capture::share(const at::Tensor& tensor) {
+  seen(tensor);
+  std::lock_guard lock(mutex);
+  uint32_t storage = slots.storage_of(tensor);
+  if (storage == kNone) return;
+  auto& record = slots.storages()[storage];
+  record.shared = shares_ = true;
+  record.digest = storage_digest(tensor);
+}
+
+void Capture::check_shared(const at::Tensor& tensor) {
+  uint32_t storage = slots.storage_of(tensor);
+  if (storage == kNone || !slots.storages()[storage].shared) return;
+  uint64_t now = storage_digest(tensor);
+  if (now == slots.storages()[storage].digest) return;
+  slots.storages()[storage].digest = now;
+  insert(op_named("aten::copy_", ""), {tensor, copy_of(tensor), false}, {tensor});
+}
+
+void Capture::opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave) {
+  std::lock_guard lock(mutex);
+  insert(op_named("torchreel::opaque", ""), {region, given}, {gave});
+}
+
+uint32_t Capture::place_of(const at::Generator& generator) {
+  for (uint32_t place = 0; place < generators.size(); place++) {
+    if (generators[place].generator == generator) return place;
+  }
+  auto state = state_of(generator);
+  bool is_default = generator.device().is_cpu() && generator == at::detail::getDefaultCPUGenerator();
+  generators.push_back({generator, state, state, is_default});
+  return static_cast<uint32_t>(generators.size() - 1);
+}
+
+void Capture::check_generator(uint32_t place) {
+  auto& known = generators[place];
+  auto now = state_of(known.generator);
+  if (same_bytes(now, known.last)) return;
+  known.last = now;
+  insert(op_named("torchreel::set_rng", ""), {known.generator, now}, {});
+}
+
+void Capture::finish_generators() {
+  for (uint32_t place = 0; place < generators.size(); place++) check_generator(place);
+}
+
+void Capture::keep_start(const at::Tensor& tensor, uint32_t slot) {
+  uint32_t storage = slots.all()[slot].storage;
+  if (storage == kNone || !tensor.device().is_cpu()) return;
+  for (const auto& [known, bytes] : start_storages) {
+    if (known == storage) return;
+  }
+  const auto& whole = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  auto bytes = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                        c10::scalarTypeToTypeMeta(c10::kByte));
+  bytes.unsafeGetTensorImpl()->set_sizes_contiguous({static_cast<int64_t>(whole.nbytes())});
+  start_storages.emplace_back(storage, copy_of(bytes));
+}
+
+void Writer::put_tensor(const at::Tensor& tensor) {
+  if (tensor.key_set().has_backend(c10::BackendComponent::MetaBit)) {
+    meta = true;
+    return word(kNothing);
+  }
+  auto& slots = tape_.slots;
+  size_t known = slots.externals().size();
+  uint32_t slot = gives_ ? slots.made(tensor) : slots.read(tensor);
+  word(kTensor | static_cast<uint64_t>(slot) << 8);
+  if (tensors != nullptr) tensors->push_back(tensor);
+  if (tape_.options.hashes && slots.externals().size() != known) tape_.keep_start(tensor, slot);
+  if (!tape_.shares_) return;
+  uint32_t storage = slots.storage_of(tensor);
+  if (storage == kNone || !slots.storages()[storage].shared) return;
+  if (!gives_) tape_.check_shared(tensor);
+  shared.push_back(tensor);
+}
+
+void Writer::put(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, 8);
+  word(kDouble);
+  word(bits);
+}
+
+void Writer::put(const c10::Scalar& value) {
+  if (value.isFloatingPoint()) {
+    put(value.toDouble());
+  } else if (value.isBoolean()) {
+    put(value.toBool());
+  } else if (value.isComplex()) {
+    auto number = value.toComplexDouble();
+    double parts[2] = {number.real(), number.imag()};
+    uint64_t bits[2];
+    memcpy(bits, parts, 16);
+    word(kComplexNumber);
+    word(bits[0]);
+    word(bits[1]);
+  } else {
+    put(value.toLong());
+  }
+}
+
+void Writer::put(std::string_view text) {
+  word(kText | static_cast<uint64_t>(text.size()) << 8);
+  for (size_t at = 0; at < text.size(); at += 8) {
+    uint64_t part = 0;
+    memcpy(&part, text.data() + at, std::min<size_t>(8, text.size() - at));
+    word(part);
+  }
+}
+
+void Writer::put(const c10::Device& value) {
+  meta = meta || value.is_meta();
+  word(kDeviceName | static_cast<uint64_t>(value.type()) << 8 | static_cast<uint64_t>(value.index() + 1) << 16);
+}
+
+void Writer::put(const at::Generator& value) {
+  if (!value.defined()) return word(kNothing);
+  generator = tape_.place_of(value);
+  word(kGenerator | static_cast<uint64_t>(generator) << 8);
+}
+
+void Writer::put(const c10::Storage& value) {
+  word(kStorage | static_cast<uint64_t>(tape_.slots.read_storage(value)) << 8);
+}
+
+void Writer::put(const c10::List<std::optional<at::Tensor>>& values) {
+  word(kList | static_cast<uint64_t>(values.size()) << 8);
+  for (const std::optional<at::Tensor> value : values) put(value);
+}
+
+void Writer::put(const at::ITensorListRef& values) {
+  word(kList | static_cast<uint64_t>(values.size()) << 8);
+  for (const auto& value : values) put(value);
+}
+
+void Writer::put(const c10::IValue& value) {
+  if (value.isTensor()) return put(value.toTensor());
+  if (value.isNone()) return word(kNothing);
+  if (value.isInt()) return put(value.toInt());
+  if (value.isDouble()) return put(value.toDouble());
+  if (value.isBool()) return put(value.toBool());
+  if (value.isList()) {
+    auto elements = value.toListRef();
+    word(kList | static_cast<uint64_t>(elements.size()) << 8);
+    for (const auto& element : elements) put(element);
+    return;
+  }
+  if (value.isComplexDouble()) return put(c10::Scalar(value.toComplexDouble()));
+  if (value.isString()) return put(std::string_view(value.toStringRef()));
+  if (value.isDevice()) return put(value.toDevice());
+  if (value.isGenerator()) return put(value.toGenerator());
+  if (value.isStorage()) return put(value.toStorage());
+  if (value.isSymInt()) return put(value.toSymInt());
+  auto& objects = tape_.objects;
+  for (size_t place = 0; place < objects.size(); place++) {
+    if (objects[place].is(value)) return word(kObject | static_cast<uint64_t>(place) << 8);
+  }
+  objects.push_back(value);
+  word(kObject | static_cast<uint64_t>(objects.size() - 1) << 8);
+}
+
+const uint64_t* Writer::keep() {
+  uint64_t* place = tape_.arena.take(count_ + 1);
+  memcpy(place, long_.empty() ? short_ : long_.data(), count_ * 8);
+  return place;
+}
+
+Call::Call(const OpInfo& op)
+    : tape_(*Capture::active()), op_(op), lock_(tape_.mutex, std::defer_lock), given_(tape_, false) {
+  where();
+  lock_.lock();
+  tape_.slots.op = static_cast<uint32_t>(tape_.ops.size());
+}
+
+// The GIL may be needed here, so the lock is not held: whoever holds the GIL may wait for the lock.
+void Call::where() {
+  where_.op = &op_;
+  where_.stack = stack_of_caller();
+  where_.time = ticks();
+  where_.sequence = at::sequence_number::peek();
+  auto node = torch::autograd::get_current_node();
+  if (node) {
+    where_.backward = true;
+    where_.node = node->sequence_nr() + 1;
+  }
+  PyObject* module = module_of_caller();
+  if (module == nullptr) return;
+  module_ = module;
+  bool met = thread_place.capture == tape_.number_ && thread_place.module == module;
+  if (met) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_INCREF(module);
+  PyGILState_Release(gil);
+  std::lock_guard lock(tape_.mutex);
+  tape_.module_references.push_back(module);
+  auto [place, added] = tape_.module_places_.emplace(module, static_cast<uint32_t>(tape_.modules.size()));
+  if (added) tape_.modules.push_back(module);
+  tape_.thread();
+  thread_place.module = module;
+  thread_place.module_place = place->second;
+}
+
+void Call::note_written() {
+  bool written = arguments_ < op_.written.size() && op_.written[arguments_];
+  given_.tensors = written ? &written_ : nullptr;
+  arguments_++;
+}
+
+void Call::before_kernel() {
+  if (given_.meta) return lock_.unlock();  // shapes are being worked out, by a compiler or for a fake tensor
+  where_.thread = tape_.thread();
+  if (module_ != nullptr) where_.module = thread_place.module_place;
+  if (op_.random) {
+    if (given_.generator == kNone) given_.generator = tape_.place_of(at::detail::getDefaultCPUGenerator());
+    tape_.check_generator(given_.generator);
+  }
+  where_.arguments = given_.keep();
+  tape_.ops.push_back(where_);
+  record_ = &tape_.ops.back();
+  lock_.unlock();
+}
+
+void Call::finish(Writer& gave) {
+  if (record_ == nullptr) return;
+  record_->results = gave.keep();
+  if (op_.random) {
+    auto& known = tape_.generators[given_.generator];
+    known.last = state_of(known.generator);
+  }
+  if (tape_.options.hashes && !op_.view && !op_.unset) {
+    auto& digests = tape_.digests.emplace_back();
+    record_->digests = &digests;
+    c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
+    for (const auto& tensor : made_) digests.push_back(digest_of(tensor));
+    for (const auto& tensor : written_) {
+      bool made = false;
+      for (const auto& other : made_) made = made || other.is_same(tensor);
+      if (!made) digests.push_back(digest_of(tensor));
+    }
+  }
+  for (const auto& tensor : given_.shared) {
+    uint64_t now = storage_digest(tensor);
+    auto& storage = tape_.slots.storages()[tape_.slots.storage_of(tensor)];
+    if (now == storage.digest) continue;
+    storage.digest = now;
+    auto digest = digest_of(tensor);
+    if (digest.has_value()) {
+      tape_.insert(op_named("torchreel::seen", ""), {tensor}, {static_cast<int64_t>(digest->hash)});
+    }
+  }
+}
+
+}  // namespace torchreel::tape

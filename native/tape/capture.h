@@ -1,0 +1,261 @@
+// A function's ops on their way to the tape: what is recorded of each call, from whatever thread it comes.
+#pragma once
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "../clock.h"
+#include "arena.h"
+#include "digest.h"
+#include "ops.h"
+#include "slots.h"
+#include "words.h"
+
+namespace torchreel::tape {
+
+// The way of capture: a fallback on a dispatch key that torch 2.13 leaves free, below autograd and above the backends.
+inline constexpr auto kKey = c10::DispatchKey::Fake;
+
+inline c10::DispatchKeySet below(c10::DispatchKeySet keys) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+}
+
+struct OpRecord {
+  const OpInfo* op = nullptr;
+  const uint64_t* arguments = nullptr;
+  const uint64_t* results = nullptr;  // null: the op is on its way, or has failed
+  uint64_t time = 0;                  // ticks
+  uint64_t sequence = 0;              // of autograd: that of the next node
+  uint64_t node = 0;                  // in backward: the sequence of the node, + 1
+  uint32_t stack = 0;
+  uint32_t module = kNone;
+  uint32_t thread = 0;
+  bool backward = false;
+  bool inserted = false;
+  const std::vector<std::optional<Digest>>* digests = nullptr;
+};
+
+struct CaptureOptions {
+  bool hashes = false;
+};
+
+// The state of a generator as far as the tape knows it.
+struct KnownGenerator {
+  at::Generator generator;
+  at::Tensor first;  // its state when the tape first saw it
+  at::Tensor last;   // ... and after the last op that drew from it
+  bool is_default;
+};
+
+class Capture {
+ public:
+  explicit Capture(CaptureOptions options);
+  ~Capture();
+
+  // The one that is running, or null.
+  static Capture* active() { return active_.load(std::memory_order_acquire); }
+  // A tensor that is given anew at each replay: its slot.
+  uint32_t take_input(const at::Tensor& tensor);
+  void start();
+  // From now on calls pass by. Frees nothing that a call on its way may still touch.
+  void stop();
+  // Whether the calling thread's ops are recorded.
+  static void follow_thread(bool on);
+
+  // Records that the bytes of a tensor are known to Python, which replay must find again.
+  void seen(const at::Tensor& tensor);
+  // ... and that others may read and write them at any time from now on.
+  void share(const at::Tensor& tensor);
+  // A call of a region that is no op, by its place among the caller's own objects: what it was given and gave.
+  void opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave);
+  // What generators were left in, at the end.
+  void finish_generators();
+
+  const Moment begin = moment(CLOCK_REALTIME);
+  const uint64_t begin_sequence;  // of autograd, on the thread that traces
+  std::mutex mutex;
+  Arena arena;
+  Slots slots;
+  std::deque<OpRecord> ops;
+  std::vector<c10::IValue> objects;
+  std::vector<KnownGenerator> generators;
+  std::vector<void*> modules;                                   // Python objects by place
+  std::vector<void*> module_references;                         // owned
+  std::vector<std::pair<uint32_t, at::Tensor>> start_storages;  // with hashes: externals as they were
+  std::deque<std::vector<std::optional<Digest>>> digests;
+  std::vector<std::pair<uint32_t, std::string>> ranges;  // of the profiler, each with the op that came next
+  const CaptureOptions options;
+
+ private:
+  friend class Call;
+  friend class Writer;
+  uint32_t thread();
+  uint32_t place_of(const at::Generator& generator);
+  // Says what the program did to a generator since an op last drew from it.
+  void check_generator(uint32_t place);
+  void insert(const OpInfo& op, const std::vector<c10::IValue>& arguments, const std::vector<c10::IValue>& results);
+  // Says what others wrote to a shared storage since an op last touched it.
+  void check_shared(const at::Tensor& tensor);
+  void keep_start(const at::Tensor& tensor, uint32_t slot);
+
+  static std::atomic<Capture*> active_;
+  const uint64_t number_;  // tells a thread that it has not met this capture yet
+  uint32_t threads_ = 0;
+  bool shares_ = false;
+  std::unordered_map<void*, uint32_t> module_places_;
+};
+
+// Values as words, at the end of what was written before.
+class Writer {
+ public:
+  explicit Writer(Capture& tape, bool gives) : tape_(tape), gives_(gives) {}
+
+  void put(const at::Tensor& tensor) { tensor.defined() ? put_tensor(tensor) : word(kNothing); }
+  void put(const c10::IValue& value);
+  void put(int64_t value) {
+    word(kInt);
+    word(static_cast<uint64_t>(value));
+  }
+  void put(double value);
+  void put(bool value) { word(value ? kTrue : kFalse); }
+  void put(const c10::SymInt& value) { put(value.guard_int(__FILE__, __LINE__)); }
+  void put(const c10::Scalar& value);
+  void put(std::string_view text);
+  void put(c10::ScalarType value) { put(static_cast<int64_t>(value)); }
+  void put(c10::Layout value) { put(static_cast<int64_t>(value)); }
+  void put(c10::MemoryFormat value) { put(static_cast<int64_t>(value)); }
+  void put(const c10::Device& value);
+  void put(const at::Generator& value);
+  void put(const c10::Storage& value);
+  void put(const c10::List<std::optional<at::Tensor>>& values);
+  void put(const at::ITensorListRef& values);
+  template <class T>
+  void put(c10::ArrayRef<T> values) {
+    word(kList | values.size() << 8);
+    for (const auto& value : values) put(value);
+  }
+  template <class T>
+  void put(const std::vector<T>& values) {
+    put(c10::ArrayRef<T>(values));
+  }
+  template <size_t n>
+  void put(const std::array<bool, n>& values) {
+    word(kList | n << 8);
+    for (bool value : values) put(value);
+  }
+  template <class T>
+  void put(const std::optional<T>& value) {
+    value.has_value() ? put(*value) : word(kNothing);
+  }
+  template <class T>
+  void put(const c10::OptionalArrayRef<T>& value) {
+    value.has_value() ? put(*value) : word(kNothing);
+  }
+  template <class... T>
+  void put(const std::tuple<T...>& values) {
+    std::apply([&](const auto&... each) { (put(each), ...); }, values);
+  }
+
+  // Gives the words their place on the tape.
+  const uint64_t* keep();
+
+  uint32_t generator = kNone;                  // the last that was put
+  bool meta = false;                           // whether a tensor without data was among them
+  std::vector<at::Tensor> shared;              // tensors on shared storages
+  std::vector<at::Tensor>* tensors = nullptr;  // where to note all that are put, if anywhere
+
+ private:
+  void word(uint64_t value) {
+    if (count_ == kShort && long_.empty()) long_.assign(short_, short_ + kShort);
+    if (count_ < kShort) {
+      short_[count_] = value;
+    } else {
+      long_.push_back(value);
+    }
+    count_++;
+  }
+  void put_tensor(const at::Tensor& tensor);
+
+  static constexpr size_t kShort = 96;
+  Capture& tape_;
+  const bool gives_;  // whether what is put are results
+  size_t count_ = 0;
+  uint64_t short_[kShort];
+  std::vector<uint64_t> long_;
+};
+
+// One call. Constructing it takes the tape's lock; the kernel runs without it, under Below.
+class Call {
+ public:
+  explicit Call(const OpInfo& op);
+  Call(const Call&) = delete;
+
+  // In the order of the schema, all of them.
+  template <class T>
+  void argument(const T& value) {
+    if (tape_.options.hashes) note_written();
+    given_.put(value);
+  }
+  // What the op returned: once, all of it. Without this the call has failed, and is not on the tape.
+  template <class T>
+  void result(const T& value) {
+    lock_.lock();
+    Writer gave(tape_, true);
+    if (tape_.options.hashes) gave.tensors = &made_;
+    gave.put(value);
+    finish(gave);
+  }
+  void result() { result(std::tuple<>()); }
+  // The same for a boxed call: what lies on the stack.
+  void results(c10::ArrayRef<c10::IValue> values) {
+    lock_.lock();
+    Writer gave(tape_, true);
+    if (tape_.options.hashes) gave.tensors = &made_;
+    for (const auto& value : values) gave.put(value);
+    finish(gave);
+  }
+
+ private:
+  friend class Below;
+  void before_kernel();
+  void note_written();
+  void finish(Writer& gave);
+  void where();
+
+  Capture& tape_;
+  const OpInfo& op_;
+  OpRecord where_;
+  void* module_ = nullptr;
+  OpRecord* record_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+  Writer given_;
+  size_t arguments_ = 0;
+  std::vector<at::Tensor> written_, made_;
+};
+
+// While it lives, the kernel runs: the tape is unlocked, and calls within are not recorded.
+class Below {
+ public:
+  explicit Below(Call& call) : guard_((call.before_kernel(), kKey)) {}
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
+
+inline bool is_recording() { return Capture::active() != nullptr; }
+
+}  // namespace torchreel::tape

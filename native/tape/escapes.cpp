@@ -1,0 +1,72 @@
+#include "escapes.h"
+
+#include <Python.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "capture.h"
+
+namespace torchreel::tape {
+
+namespace {
+
+// A method's function can be exchanged where it stands: nothing that Python has cached of the class changes.
+struct Method {
+  const char* name;
+  PyCFunction ours;
+  PyMethodDef* definition = nullptr;
+  PyCFunction theirs = nullptr;
+};
+
+const at::Tensor* tensor_in(PyObject* object) {
+  return object != nullptr && THPVariable_Check(object) ? &THPVariable_Unpack(object) : nullptr;
+}
+
+bool is_plain(const at::Tensor& tensor) { return tensor.defined() && !tensor.key_set().has(c10::DispatchKey::Python); }
+
+PyObject* numpy(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* tolist(PyObject* self, PyObject*);
+
+Method kToNumpy{"numpy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&numpy))};
+Method kToList{"tolist", &tolist};
+
+PyObject* numpy(PyObject* self, PyObject* args, PyObject* kwargs) {
+  auto* result =
+      reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void (*)()>(kToNumpy.theirs))(self, args, kwargs);
+  const auto* tensor = tensor_in(self);
+  auto* tape = Capture::active();
+  if (result != nullptr && tape != nullptr && tensor != nullptr && is_plain(*tensor)) tape->share(*tensor);
+  return result;
+}
+
+PyObject* tolist(PyObject* self, PyObject* nothing) {
+  const auto* tensor = tensor_in(self);
+  auto* tape = Capture::active();
+  if (tape != nullptr && tensor != nullptr && is_plain(*tensor)) tape->seen(*tensor);
+  return kToList.theirs(self, nothing);
+}
+
+void find(Method& method, PyObject* of) {
+  if (method.definition != nullptr) return;
+  PyObject* descriptor = PyObject_GetAttrString(of, method.name);
+  if (descriptor == nullptr) {
+    PyErr_Clear();
+    return;
+  }
+  if (Py_IS_TYPE(descriptor, &PyMethodDescr_Type)) {
+    method.definition = reinterpret_cast<PyMethodDescrObject*>(descriptor)->d_method;
+    method.theirs = method.definition->ml_meth;
+  }
+  Py_DECREF(descriptor);
+}
+
+}  // namespace
+
+void watch_escapes(bool on) {
+  auto* base = reinterpret_cast<PyObject*>(THPVariableClass);
+  for (auto* method : {&kToNumpy, &kToList}) {
+    find(*method, base);
+    if (method->definition != nullptr) method->definition->ml_meth = on ? method->ours : method->theirs;
+  }
+}
+
+}  // namespace torchreel::tape

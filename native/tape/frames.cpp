@@ -1,0 +1,2 @@
+// The walk of Python frames, compiled for this extension as well.
+#include "../frames.cpp"

@@ -1,0 +1,15 @@
+// Ops of a program in Python -> steps of a plan. Needs the GIL.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "kept.h"
+#include "plan.h"
+
+namespace torchreel::tape {
+
+// Throws std::runtime_error with a sentence where an op or a value has no place in the running torch.
+Step step_of(const pybind11::handle& op, uint32_t index, const Kept& kept);
+PlanSlot slot_of(const pybind11::handle& slot);
+
+}  // namespace torchreel::tape

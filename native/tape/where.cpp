@@ -1,0 +1,77 @@
+#include "where.h"
+
+#include <memory>
+#include <mutex>
+
+#include "../frames.h"
+
+namespace torchreel::tape {
+
+namespace {
+
+class Rows final : public StackSink {
+ public:
+  void frame(uint32_t id, int line, const std::string& file, const std::string& function) override {
+    if (frames.size() <= id) frames.resize(id + 1);
+    frames[id] = {file, line, function};
+  }
+  void stack(uint32_t id, uint32_t parent, uint32_t frame) override {
+    if (stacks.size() <= id) stacks.resize(id + 1);
+    stacks[id] = {parent, frame};
+  }
+  std::vector<FrameRow> frames;
+  std::vector<StackRow> stacks = {{0, 0}};
+};
+
+// One table for all tapes of the process: what one has named, the next one finds. Never freed.
+Rows& rows() {
+  static auto* rows = new Rows();
+  return *rows;
+}
+
+FrameTable& table() {
+  static auto* table = new FrameTable(rows());
+  return *table;
+}
+
+PyCodeObject* module_call = nullptr;
+
+}  // namespace
+
+uint32_t stack_of_caller() {
+  static thread_local std::unique_ptr<StackCache> cache;
+  if (cache == nullptr) cache = std::make_unique<StackCache>();
+  uint32_t id = 0;
+  walk_stack(*cache, table(), id);
+  return id;
+}
+
+PyObject* module_of_caller() {
+  PyThreadState* state = PyGILState_GetThisThreadState();
+  if (state == nullptr) return nullptr;
+  const auto* frame = innermost_frame(state);
+  while (frame != nullptr && is_incomplete(frame)) frame = frame->previous;
+  for (; frame != nullptr; frame = frame->previous) {
+    if (frame->code == module_call) return frame->localsplus[0];
+  }
+  return nullptr;
+}
+
+void set_module_call(PyCodeObject* code) {
+  Py_INCREF(code);
+  module_call = code;
+}
+
+void hide_files(std::vector<std::string> files) { table().hide(std::move(files)); }
+
+std::vector<FrameRow> frames() {
+  std::lock_guard lock(table().mutex());
+  return rows().frames;
+}
+
+std::vector<StackRow> stacks() {
+  std::lock_guard lock(table().mutex());
+  return rows().stacks;
+}
+
+}  // namespace torchreel::tape

@@ -1,0 +1,28 @@
+"""The tape: a function's ops, below autograd, as a program that runs again without the function.
+
+Names are imported when they are asked for: the rules and the generator need no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchreel.tape import rules
+    from torchreel.tape.difference import diff
+    from torchreel.tape.load import load_tape
+    from torchreel.tape.tape import Tape
+    from torchreel.tape.trace import trace, tracing
+
+__all__ = ["Tape", "diff", "load_tape", "rules", "trace", "tracing"]
+
+_FILES = {"Tape": "tape", "diff": "difference", "load_tape": "load", "trace": "trace", "tracing": "trace"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "rules":
+        return importlib.import_module("torchreel.tape.rules")
+    if name not in _FILES:
+        raise AttributeError(f"module 'torchreel.tape' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"torchreel.tape.{_FILES[name]}"), name)

@@ -1,0 +1,266 @@
+"""What a trace left, and the program that is made of it when somebody asks."""
+
+from __future__ import annotations
+
+import datetime
+import linecache
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from torchreel import _tape
+from torchreel._version import __version__
+from torchreel.errors import TraceError
+from torchreel.program import model
+from torchreel.program.model import (
+    Binding,
+    Complex,
+    Frame,
+    Generator,
+    Input,
+    Module,
+    Op,
+    Program,
+    Provenance,
+    RandomState,
+    Ref,
+    Slot,
+    Stack,
+)
+from torchreel.tape.names import Search
+from torchreel.tape.optimizers import write_formulas
+from torchreel.tape.session import Session
+from torchreel.tape.structure import Structure
+
+_MODEL = {name: getattr(model, name) for name in (
+    "Ref", "StorageOf", "Complex", "Device", "Named", "Generator", "Object", "Op", "Slot", "Digest"
+)}  # fmt: skip
+# A larger tensor that no op made is data, even if nobody else holds it.
+_LARGEST_CONSTANT = 64 * 1024
+
+
+@dataclass
+class Parts:
+    """A program, and what it needs to be run."""
+
+    program: Program
+    tensors: dict[int, torch.Tensor]  # of every slot that no op made: state, constants, and the inputs as traced
+    kept: Any  # _tape.Kept
+    start: dict[int, torch.Tensor] = field(default_factory=dict)  # bytes of storages as the tape began, with hashes
+    regions: list[Any] = field(default_factory=list)
+    arguments: Structure | None = None
+    results: Structure | None = None
+
+
+class Captured:
+    """The end of a trace, before its program is put together."""
+
+    def __init__(
+        self,
+        session: Session,
+        given: Structure,
+        results: Structure,
+        result_slots: list[int],
+        function: str,
+        roots: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._session = session
+        self._capture = session.capture
+        self._given, self._results, self._result_slots = given, results, result_slots
+        given.tensors, results.tensors = [], []  # the tape holds what it needs of them
+        results.slots = result_slots
+        self._function = function
+        self._roots = roots
+        self._made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._gradients = self._capture.gradients()
+        self._rebound = self._capture.rebound()
+
+    def parts(self) -> Parts:
+        """Put the program together."""
+        decoded = self._capture.decode(_MODEL)
+        self._check(decoded)
+        program = Program(
+            provenance=self._provenance(),
+            slots=decoded["slots"],
+            ops=decoded["ops"],
+            inputs=[],
+            arguments=self._given.tree(list(self._capture.input_slots)),
+            outputs=self._results.tree(self._result_slots),
+        )
+        tensors = self._name(program)
+        _write_stacks(program)
+        self._write_generators(program, tensors)
+        self._write_bindings(program)
+        for op in program.ops:
+            if op.backward and op.module < 0 and op.forward >= 0:
+                op.module = program.ops[op.forward].module
+        program.objects = self._capture.objects()
+        program.schemas = _schemas(program)
+        write_formulas(program, self._session.steps)
+        start = dict(self._capture.start_storages())
+        kept = self._capture.kept()
+        self._capture.close()
+        return Parts(program, tensors, kept, start, self._session.regions, self._given, self._results)
+
+    def _check(self, decoded: dict[str, Any]) -> None:
+        problem = decoded["alias_problem"]
+        if problem is not None:
+            slot = decoded["slots"][problem]
+            raise TraceError(
+                f"An op read a tensor of {slot.dtype} {list(slot.sizes)} as another type than any op made it: such a "
+                "view without an op cannot be replayed. Use x.view(dtype) instead."
+            )
+
+    def _provenance(self) -> Provenance:
+        machine = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
+        return Provenance(
+            __version__, torch.__version__, platform.python_version(), machine, self._made, self._function
+        )
+
+    def _name(self, program: Program) -> dict[int, torch.Tensor]:
+        """Give every slot that no op made its role and name; gives their tensors."""
+        modules = self._capture.modules()
+        search = Search(self._roots(), modules, [step.optimizer for step in self._session.steps])
+        program.modules = [
+            Module(search.modules.get(id(module), type(module).__name__), type(module).__name__) for module in modules
+        ]
+        tensors: dict[int, torch.Tensor] = {}
+        alone: set[int] = set()
+        for slot, tensor, is_alone in self._capture.externals():
+            tensors[slot] = tensor
+            if is_alone:
+                alone.add(slot)
+        self._name_inputs(program)
+        self._name_found(program, search, tensors)
+        _name_rest(program, tensors, alone)
+        return tensors
+
+    def _name_inputs(self, program: Program) -> None:
+        names = self._given.tensor_names()
+        for name, slot in zip(names, self._capture.input_slots, strict=True):
+            kind, _, path = name.partition(".")
+            text = path if kind == "1" else f"input_{path.replace('.', '_')}"
+            program.inputs.append(Input(text, slot))
+            if program.slots[slot].role != "input":
+                program.slots[slot].role, program.slots[slot].name = "input", text
+
+    def _name_found(self, program: Program, search: Search, tensors: dict[int, torch.Tensor]) -> None:
+        used = {slot.name for slot in program.slots if slot.name}
+        for named in search.tensors():
+            if type(named.tensor) not in (torch.Tensor, torch.nn.Parameter):
+                if torch.utils._python_dispatch.is_traceable_wrapper_subclass(named.tensor):
+                    continue
+            slot = self._capture.find(named.tensor)
+            if slot < 0 or slot not in tensors or program.slots[slot].name or named.name in used:
+                continue
+            record = program.slots[slot]
+            record.role, record.name = named.role, named.name
+            record.requires_grad = named.tensor.requires_grad
+            used.add(named.name)
+            tensors[slot] = named.tensor  # the object itself: what is done to it later is seen
+
+    def _write_generators(self, program: Program, tensors: dict[int, torch.Tensor]) -> None:
+        for place, (device, is_default, made_inside, state) in enumerate(self._capture.generators()):
+            inside = made_inside and not is_default
+            program.generators.append(RandomState(device, is_default, inside, state))
+            if not inside:
+                continue
+            slot = _add_constant(program, tensors, torch.frombuffer(bytearray(state), dtype=torch.uint8))
+            first = next((i for i, op in enumerate(program.ops) if Generator(place) in op.args), None)
+            if first is not None:
+                _insert(program, first, Op(model.SET_RNG, [Generator(place), Ref(slot)], [], inserted=True))
+
+    def _write_bindings(self, program: Program) -> None:
+        for owner, value in self._gradients:
+            program.bindings.append(Binding("grad", owner, value, self._session.cleared))
+        for owner, value in self._rebound:
+            if value < 0 or program.slots[value].role != "made":
+                name = program.slots[owner].name
+                raise TraceError(
+                    f"{name} was given the data of a tensor that no op of the tape made, so a replay could not do the "
+                    "same: copy the values into it with copy_() instead."
+                )
+            program.bindings.append(Binding("data", owner, value))
+
+
+def _insert(program: Program, place: int, op: Op) -> None:
+    program.ops.insert(place, op)
+    for other in program.ops:
+        if other.forward >= place:
+            other.forward += 1
+
+
+def _add_constant(program: Program, tensors: dict[int, torch.Tensor], tensor: torch.Tensor) -> int:
+    slot = len(program.slots)
+    storage = 1 + max((other.storage for other in program.slots), default=-1)
+    program.slots.append(
+        Slot(storage, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tensor.stride(), role="constant",
+             name=f"constant_{slot}", bytes=tensor.nbytes)
+    )  # fmt: skip
+    program.constants[slot] = _bytes(tensor)
+    tensors[slot] = tensor
+    return slot
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return dense.view(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b""
+
+
+def _name_rest(program: Program, tensors: dict[int, torch.Tensor], alone: set[int]) -> None:
+    """Numbers and other constants; tensors that nothing leads to; further views of those that have a name."""
+    named = {program.slots[slot].storage: program.slots[slot] for slot in tensors if program.slots[slot].name}
+    for slot, tensor in tensors.items():
+        record = program.slots[slot]
+        if record.name:
+            continue
+        if record.is_number:
+            value = tensor.item()
+            record.number = Complex(value.real, value.imag) if isinstance(value, complex) else value
+            record.role, record.name = "constant", f"constant_{slot}"
+        elif record.storage in named:
+            owner = named[record.storage]
+            record.role, record.name = owner.role, f"{owner.name}.view_{slot}"
+            if owner.role == "input":
+                record.role = "captured"
+        elif slot in alone and record.layout == "strided" and record.bytes <= _LARGEST_CONSTANT and tensor.is_cpu:
+            record.role, record.name = "constant", f"constant_{slot}"
+            program.constants[slot] = _bytes(tensor)
+        else:
+            record.role, record.name = "captured", f"captured_{slot}"
+
+
+def _write_stacks(program: Program) -> None:
+    """Of the process's table of stacks only those that the ops have, counted anew."""
+    rows, frames = _tape.stacks(), _tape.frames()
+    stacks: dict[int, int] = {0: 0}
+    numbers: dict[int, int] = {}
+
+    def stack_of(old: int) -> int:
+        chain = []
+        while old not in stacks:
+            chain.append(old)
+            old = rows[old][0]
+        for each in reversed(chain):
+            parent, frame = rows[each]
+            if frame not in numbers:
+                file, line, function = frames[frame]
+                numbers[frame] = len(program.frames)
+                program.frames.append(Frame(file, line, function, linecache.getline(file, line).strip()))
+            stacks[each] = len(program.stacks)
+            program.stacks.append(Stack(stacks[parent], numbers[frame]))
+        return stacks[chain[0]] if chain else stacks[old]
+
+    for op in program.ops:
+        op.stack = stack_of(op.stack)
+
+
+def _schemas(program: Program) -> dict[str, str]:
+    schemas = {}
+    for name in {op.name for op in program.ops}:
+        base, _, overload = name.partition(".")
+        schemas[name] = str(torch._C._get_schema(base, overload))
+    return schemas

@@ -1,0 +1,161 @@
+"""What torch's optimizers do in Python between two ops, as formulas, so that a replayed step counts on.
+
+Adam and AdamW read their step count with `.item()` and correct for it in Python. Those numbers would be frozen by the
+tape, and the guard on the count would stop the second replay. The code of torch is known, though: where the numbers of
+a recorded step are, bit for bit, what the formulas of that code give for its count, they are replaced by the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchreel.program.model import Formula, Op, Program, Ref, Value
+
+_ITEM = "aten::_local_scalar_dense"
+_FILE = "torch/optim/adam.py"
+
+
+@dataclass(frozen=True)
+class StepTaken:
+    """A step of an optimizer on the tape."""
+
+    optimizer: Any
+    kind: str  # its class
+    rates: tuple[tuple[float, float, float], ...]  # of each group: lr, beta1, beta2
+
+
+def step_taken(optimizer: torch.optim.Optimizer) -> StepTaken:
+    rates = []
+    for group in optimizer.param_groups:
+        betas = group.get("betas")
+        values = (group.get("lr"), *(betas if isinstance(betas, tuple | list) and len(betas) == 2 else (None, None)))
+        if all(isinstance(value, float | int) for value in values):
+            rates.append(tuple(float(value) for value in values))
+    return StepTaken(optimizer, type(optimizer).__name__, tuple(dict.fromkeys(rates)))  # type: ignore[arg-type]
+
+
+def write_formulas(program: Program, steps: list[StepTaken]) -> None:
+    """Replace the numbers of Adam's bias correction in the program by what they were computed with."""
+    rates = list(dict.fromkeys(rate for step in steps for rate in step.rates))
+    if not rates:
+        return
+    of_adam = {stack for stack, _ in enumerate(program.stacks) if _is_adam(program, stack)}
+    items = [place for place, op in enumerate(program.ops) if op.name == _ITEM and op.stack in of_adam]
+    for place in items:
+        _write_single(program, place, rates)
+    open_items = [place for place in items if program.ops[place].guarded]
+    if open_items:
+        _write_lists(program, open_items, rates)
+
+
+def _is_adam(program: Program, stack: int) -> bool:
+    for _ in range(4):  # item() is called by a function of torch.optim, from the loop in adam.py
+        if stack <= 0:
+            return False
+        entry = program.stacks[stack]
+        if program.frames[entry.frame].file.replace("\\", "/").endswith(_FILE):
+            return True
+        stack = entry.parent
+    return False
+
+
+def _count(op: Op) -> float | None:
+    value = op.results[0]
+    return float(value) if isinstance(value, float | int) else None
+
+
+def _formulas(place: int, count: float, rate: tuple[float, float, float]) -> dict[str, Formula]:
+    """As torch/optim/adam.py writes them; `place` is that of the op that read the step's count."""
+    lr, beta1, beta2 = rate
+    first, second = 1 - beta1**count, 1 - beta2**count
+    if first == 0:
+        return {}
+    item = f"item:{place}"
+    correction1: tuple[float | str, ...] = (1.0, beta1, item, "pow", "sub")
+    correction2: tuple[float | str, ...] = (1.0, beta2, item, "pow", "sub")
+    return {
+        "root": Formula((*correction2, 0.5, "pow"), second**0.5),
+        "step": Formula((lr, *correction1, "div", "neg"), -(lr / first)),
+        "listed": Formula((lr, *correction1, "div", -1.0, "mul"), (lr / first) * -1),
+    }
+
+
+def _write_single(program: Program, place: int, rates: list[tuple[float, float, float]]) -> None:
+    """The loop over parameters: sqrt() / root, and addcdiv_(..., value=step), before the next count is read."""
+    count = _count(program.ops[place])
+    if count is None:
+        return
+    division = update = None
+    for op in program.ops[place + 1 : place + 16]:
+        if op.name == _ITEM:
+            break
+        if op.name in ("aten::div.Tensor", "aten::div_.Tensor") and _number(program, op.args[1]) is not None:
+            division = op
+        elif op.name == "aten::addcdiv_":
+            update = op
+    if division is None or update is None:
+        return
+    for rate in rates:
+        formulas = _formulas(place, count, rate)
+        root, step = _number(program, division.args[1]), update.args[3]
+        if formulas and root == formulas["root"].value and step == formulas["step"].value:
+            division.args[1] = formulas["root"]
+            update.args[3] = formulas["step"]
+            program.ops[place].guarded = False
+            return
+
+
+def _number(program: Program, value: Value) -> float | None:
+    """The number that a wrapped tensor stands for."""
+    if not isinstance(value, Ref):
+        return None
+    number = program.slots[value.slot].number
+    return float(number) if isinstance(number, float | int) else None
+
+
+def _write_lists(program: Program, items: list[int], rates: list[tuple[float, float, float]]) -> None:
+    """The lists of foreach: all counts are read for the first correction, then all for the second."""
+    for group in _runs(program, items):
+        half = len(group) // 2
+        end = group[-1]
+        later = program.ops[end + 1 : end + 8]
+        division = next((op for op in later if op.name == "aten::_foreach_div_.ScalarList"), None)
+        update = next((op for op in later if op.name == "aten::_foreach_addcdiv_.ScalarList"), None)
+        if len(group) % 2 or division is None or update is None:
+            continue
+        for rate in rates:
+            roots = [_formula(program, place, rate, "root") for place in group[half:]]
+            steps = [_formula(program, place, rate, "listed") for place in group[:half]]
+            if _are(division.args[1], roots) and _are(update.args[3], steps):
+                division.args[1] = list(roots)
+                update.args[3] = list(steps)
+                for place in group:
+                    program.ops[place].guarded = False
+                break
+
+
+def _formula(program: Program, place: int, rate: tuple[float, float, float], which: str) -> Formula | None:
+    count = _count(program.ops[place])
+    return None if count is None else _formulas(place, count, rate).get(which)
+
+
+def _are(recorded: Value, formulas: list[Formula | None]) -> bool:
+    return isinstance(recorded, list) and recorded == [
+        None if formula is None else formula.value for formula in formulas
+    ]
+
+
+def _runs(program: Program, items: list[int]) -> Iterator[list[int]]:
+    """Counts that are read one after the other."""
+    run: list[int] = []
+    for place in items:
+        if run and place != run[-1] + 1:
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run

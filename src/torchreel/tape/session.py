@@ -1,0 +1,88 @@
+"""What is switched on while a function is traced, and switched off again whatever happens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from torchreel import _tape
+from torchreel.errors import TraceError
+from torchreel.tape import clearing, compiled, threads
+from torchreel.tape.optimizers import StepTaken, step_taken
+
+_one_at_a_time = threading.Lock()
+_prepared = 0
+
+
+class Session:
+    """One trace, from its start to its end."""
+
+    def __init__(self, inputs: list[torch.Tensor], hashes: bool) -> None:
+        self.steps: list[StepTaken] = []
+        self.cleared = False
+        self.regions: list[Any] = []
+        _check(inputs)
+        if not _one_at_a_time.acquire(blocking=False):
+            raise TraceError("A tape is being made already, and there is one at a time: end that one first.")
+        self._undo: list[Callable[[], object]] = [_one_at_a_time.release]
+        try:
+            self._switch_on()
+            self.capture = _tape.Capture(inputs, hashes)
+        except BaseException:
+            self._switch_off()
+            raise
+
+    def _switch_on(self) -> None:
+        _prepare()
+        for switch in (_tape.watch_escapes, clearing.watch, threads.follow):
+            switch(True)
+            self._undo.append(lambda switch=switch: switch(False))
+        self._undo.append(register_optimizer_step_pre_hook(self._on_step).remove)
+        self._undo.append(compiled.watch(self.regions))
+
+    def end(self, results: list[torch.Tensor]) -> list[int]:
+        """Stop, and give the slots of the results."""
+        try:
+            slots: list[int] = self.capture.end(results)
+        finally:
+            self._switch_off()
+        self.cleared = clearing.cleared or any("zero_grad" in name for _, name in self.capture.ranges)
+        return slots
+
+    def _switch_off(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _on_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self.steps.append(step_taken(optimizer))
+
+
+def _check(inputs: list[torch.Tensor]) -> None:
+    fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    if fake is not None or any(type(tensor).__name__ == "FakeTensor" for tensor in inputs):
+        raise TraceError(
+            "Fake tensors have no values, so there is nothing to replay: trace with real tensors, outside of "
+            "FakeTensorMode and of torch.export."
+        )
+    if torch.compiler.is_compiling():
+        raise TraceError(
+            "A tape cannot be made inside of torch.compile: trace the function that calls the compiled one."
+        )
+
+
+def _prepare() -> None:
+    """Once, and again when there are new ones: higher order operators let the tape see the ops within them."""
+    global _prepared
+    operators = torch._ops._higher_order_ops
+    if _prepared == len(operators):
+        return
+    if _prepared == 0:
+        _tape.set_module_call(torch.nn.Module._wrapped_call_impl.__code__)
+    key = torch._C._parse_dispatch_key("Fake")
+    for operator in operators.values():
+        operator.fallthrough(key)
+    _prepared = len(operators)

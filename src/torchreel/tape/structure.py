@@ -1,0 +1,217 @@
+"""What a function takes and returns: nested structures, their tensors, and the same again around other tensors."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from torchreel.program.model import Complex, Ref, Tree
+
+# Objects that a structure only points to: they are the same at each call.
+_KEPT_WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, type, types.ModuleType, types.FunctionType)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_DEEPEST = 12
+
+
+class Structure:
+    """A value with its tensors taken out: they are `tensors`, and the rest is kept to build the value again."""
+
+    def __init__(self, value: Any) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self.slots: list[int] = []  # of the tensors, once a tape knows them
+        self._places: dict[int, _Place] = {}
+        self._shape = self._take(value, 0)
+        self._places.clear()
+
+    def rebuild(self, tensors: list[torch.Tensor]) -> Any:
+        return _built(self._shape, tensors)
+
+    def constants(self) -> list[tuple[str, Any]]:
+        """What is no tensor, each with where it stands."""
+        return list(_constants(self._shape, ""))
+
+    def tensor_names(self) -> list[str]:
+        """Where each tensor stands: "0.hidden", "1"."""
+        return [name for name, _ in sorted(_names(self._shape, ""), key=lambda named: named[1])]
+
+    def tree(self, slots: list[int]) -> Tree:
+        return _tree(self._shape, slots)
+
+    def _take(self, value: Any, depth: int) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._take_tensor(value, depth)
+        if isinstance(value, (*_PLAIN, *_KEPT_WHOLE)) or depth > _DEEPEST:
+            return value
+        kind = type(value)
+        if kind in (tuple, list):
+            return kind(self._take(part, depth + 1) for part in value)
+        if kind is dict:
+            return {key: self._take(part, depth + 1) for key, part in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return kind(*(self._take(part, depth + 1) for part in value))
+        return self._take_object(value, depth)
+
+    def _take_tensor(self, tensor: torch.Tensor, depth: int) -> Any:
+        if id(tensor) in self._places:
+            return self._places[id(tensor)]
+        if is_traceable_wrapper_subclass(tensor):
+            names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+            parts = {name: self._take(getattr(tensor, name), depth + 1) for name in names}
+            return _Wrapper(type(tensor), parts, context, tensor.size(), tensor.stride())
+        place = _Place(len(self.tensors))
+        self._places[id(tensor)] = place
+        self.tensors.append(tensor)
+        return place
+
+    def _take_object(self, value: Any, depth: int) -> Any:
+        """Of an object of some class: a copy whose tensors are places, or itself where it has none."""
+        inside = list(_tensors_inside(value, set(), depth))
+        if not inside:
+            return value
+        memo: dict[int, Any] = {id(tensor): self._take_tensor(tensor, depth) for tensor in inside}
+        memo |= {id(kept): kept for kept in _kept_inside(value, set(), depth)}
+        return _Object(copy.deepcopy(value, memo), [memo[id(tensor)] for tensor in inside])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a tensor stood."""
+
+    index: int
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return memo.get(id(self), self)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Wrapper:
+    """A tensor of a class that holds other tensors."""
+
+    type: Any
+    parts: dict[str, Any]
+    context: Any
+    size: Any
+    stride: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class _Object:
+    """An object of any other class, with places where its tensors were."""
+
+    shape: Any
+    places: list[Any]
+
+
+def _built(shape: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(shape, _Place):
+        return tensors[shape.index]
+    if isinstance(shape, _Wrapper):
+        parts = {name: _built(part, tensors) for name, part in shape.parts.items()}
+        return shape.type.__tensor_unflatten__(parts, shape.context, shape.size, shape.stride)
+    if isinstance(shape, _Object):
+        return copy.deepcopy(shape.shape, {id(place): _built(place, tensors) for place in shape.places})
+    if type(shape) in (tuple, list):
+        return type(shape)(_built(part, tensors) for part in shape)
+    if type(shape) is dict:
+        return {key: _built(part, tensors) for key, part in shape.items()}
+    if isinstance(shape, tuple) and hasattr(shape, "_fields"):
+        return type(shape)(*(_built(part, tensors) for part in shape))
+    return shape
+
+
+def _parts(shape: Any) -> Iterator[tuple[str, Any]] | None:
+    """The named parts of a container, or None for a leaf."""
+    if isinstance(shape, _Wrapper):
+        return iter(shape.parts.items())
+    if isinstance(shape, _Object):
+        return ((f"{type(shape.shape).__name__}[{index}]", place) for index, place in enumerate(shape.places))
+    if isinstance(shape, dict):
+        return ((str(key), part) for key, part in shape.items())
+    if isinstance(shape, tuple) and hasattr(shape, "_fields"):
+        return zip(shape._fields, shape, strict=True)
+    if type(shape) in (tuple, list):
+        return ((str(index), part) for index, part in enumerate(shape))
+    return None
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _names(shape: Any, prefix: str) -> Iterator[tuple[str, int]]:
+    if isinstance(shape, _Place):
+        yield prefix, shape.index
+    for name, part in _parts(shape) or ():
+        yield from _names(part, _joined(prefix, name))
+
+
+def _constants(shape: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    parts = _parts(shape)
+    if isinstance(shape, _Place):
+        return
+    if parts is None:
+        yield prefix, shape
+        return
+    for name, part in parts:
+        yield from _constants(part, _joined(prefix, name))
+
+
+def _tree(shape: Any, slots: list[int]) -> Tree:
+    if isinstance(shape, _Place):
+        slot = slots[shape.index]
+        return Tree("leaf", leaf=Ref(slot)) if slot >= 0 else Tree("leaf", text="a tensor that no op of the tape made")
+    parts = _parts(shape)
+    if parts is None:
+        return _leaf(shape)
+    named = list(parts)
+    kind: Any = "dict"
+    if type(shape) in (tuple, list):
+        kind = type(shape).__name__
+    cls = (
+        shape.type if isinstance(shape, _Wrapper) else type(shape.shape) if isinstance(shape, _Object) else type(shape)
+    )
+    name = "" if cls in (tuple, list, dict) else f"{cls.__module__}.{cls.__qualname__}"
+    keys = [key for key, _ in named] if kind == "dict" else []
+    return Tree(kind, name, keys, [_tree(part, slots) for _, part in named])
+
+
+def _leaf(value: Any) -> Tree:
+    if isinstance(value, complex):
+        return Tree("leaf", leaf=Complex(value.real, value.imag))
+    if type(value) in (bool, int, float, str, type(None)) and not (isinstance(value, int) and abs(value) >= 2**63):
+        return Tree("leaf", leaf=value)
+    return Tree("leaf", text=repr(value)[:200])
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from value
+    if hasattr(value, "__dict__") and not isinstance(value, _KEPT_WHOLE):
+        yield from vars(value).values()
+
+
+def _walk(value: Any, met: set[int], depth: int, wanted: Callable[[Any], bool]) -> Iterator[Any]:
+    if id(value) in met or isinstance(value, _PLAIN):
+        return
+    met.add(id(value))
+    if wanted(value):
+        yield value
+    elif depth <= _DEEPEST and not isinstance(value, _KEPT_WHOLE):
+        for part in _inside(value):
+            yield from _walk(part, met, depth + 1, wanted)
+
+
+def _tensors_inside(value: Any, met: set[int], depth: int) -> Iterator[torch.Tensor]:
+    return _walk(value, met, depth, lambda part: isinstance(part, torch.Tensor))
+
+
+def _kept_inside(value: Any, met: set[int], depth: int) -> Iterator[Any]:
+    return _walk(value, met, depth, lambda part: isinstance(part, _KEPT_WHOLE))

@@ -1,0 +1,222 @@
+"""A tape: the ops of a function, ready to be looked at, kept and run again."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchreel import _tape
+from torchreel.errors import GuardError, ReplayError, TraceError
+from torchreel.program.model import STATE_ROLES, Digest, Input, Program, Tree
+from torchreel.program.source_frames import source_line
+from torchreel.tape import compiled
+from torchreel.tape.arguments import Arguments
+from torchreel.tape.outputs import Outputs
+
+if TYPE_CHECKING:
+    from torchreel.tape.captured import Captured, Parts
+
+
+class Tape:
+    """What a function did, op by op. See docs/tape.md.
+
+    A tape made in this process replays on the very tensors that the function closed over, in place, as calling the
+    function would; a loaded one owns copies of them.
+    """
+
+    def __init__(self, source: Captured | Parts | None) -> None:
+        self._source = source
+
+    def fill(self, source: Captured) -> None:
+        """Give a tape that was handed out before its end what was captured."""
+        self._source = source
+
+    @functools.cached_property
+    def _parts(self) -> Parts:
+        from torchreel.tape.captured import Captured
+
+        if self._source is None:
+            raise TraceError("The tape is not complete: it can be used after the `with` block that makes it.")
+        return self._source.parts() if isinstance(self._source, Captured) else self._source
+
+    @property
+    def program(self) -> Program:
+        """The tape as plain data."""
+        return self._parts.program
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """Parameters, buffers, gradients, optimizer state and captured tensors, by name."""
+        slots = self.program.slots
+        return {
+            slots[slot].name: tensor for slot, tensor in self._parts.tensors.items() if slots[slot].role in STATE_ROLES
+        }
+
+    @property
+    def inputs(self) -> list[Input]:
+        """What replay() takes: the tensors among the arguments, by name, each with its slot."""
+        return self.program.inputs
+
+    @property
+    def outputs(self) -> Tree:
+        """What replay() returns, as a tree whose leaves are slots and constants."""
+        return self.program.outputs
+
+    @property
+    def tensors(self) -> dict[int, torch.Tensor]:
+        """The tensor of every slot that no op made."""
+        return self._parts.tensors
+
+    @property
+    def start(self) -> dict[int, torch.Tensor]:
+        """With hashes: the bytes of each storage of state and inputs as they were at the beginning."""
+        return self._parts.start
+
+    def __len__(self) -> int:
+        return len(self.program.ops)
+
+    def __repr__(self) -> str:
+        if self._source is None:
+            return "<Tape, being made>"
+        program = self.program
+        return f"<Tape of {program.provenance.function}: {len(program.ops)} ops, {len(self.state)} tensors of state>"
+
+    def replay(self, *args: Any, **kwargs: Any) -> Any:
+        """Run all ops again, on new inputs of the same shapes, and return what the function returned.
+
+        Stops with a GuardError where a number that the function used in Python is another one now.
+        """
+        values, _ = self.run(self._arguments.match(args, kwargs), digests=False)
+        return self._outputs.rebuild(values)
+
+    def run(
+        self, inputs: Sequence[torch.Tensor], digests: bool = False
+    ) -> tuple[list[torch.Tensor], list[list[Digest | None] | None]]:
+        """Run on a list of inputs; gives the tensors among the results, and with `digests` those of every op."""
+        plan = self._plan
+        given = list(zip((each.slot for each in self.inputs), inputs, strict=True))
+        failure, values = plan.run(given, self._outputs.slots, digests)
+        if failure is not None:
+            raise self._error(*failure)
+        found: list[list[Digest | None] | None] = []
+        if digests:
+            by_op = plan.digests()
+            found = [
+                [None if row is None else Digest(*row) for row in by_op[place]] if place in by_op else None
+                for place in range(len(self))
+            ]
+        return values, found
+
+    def example_inputs(self) -> list[torch.Tensor]:
+        """The inputs that it was traced with."""
+        missing = [each.name for each in self.inputs if each.slot not in self._parts.tensors]
+        if missing:
+            raise ReplayError(f"The tape was kept without its inputs ({', '.join(missing)}): give them to replay().")
+        return [self._parts.tensors[each.slot] for each in self.inputs]
+
+    def restore(self) -> None:
+        """Put state, inputs and random generators back to what they were when the tape began."""
+        if not self.start:
+            raise ReplayError("The tape does not know the state that it began with: trace it with hashes=True.")
+        slots = self.program.slots
+        with torch.no_grad():
+            for slot, tensor in self._parts.tensors.items():
+                before = self.start.get(slots[slot].storage)
+                if before is not None and slots[slot].layout == "strided":
+                    whole = torch.empty(0, dtype=torch.uint8).set_(tensor.detach().untyped_storage())
+                    whole[: before.numel()].copy_(before)
+        for record in self.program.generators:
+            if record.is_default:
+                torch.set_rng_state(torch.frombuffer(bytearray(record.state), dtype=torch.uint8))
+        for binding in self.program.bindings:
+            if binding.kind == "grad" and binding.owner in self._parts.tensors:
+                self._parts.tensors[binding.owner].grad = None
+
+    def python(self) -> str:
+        """The tape as a Python program that runs."""
+        from torchreel.program.source import python_source
+
+        return python_source(self.program)
+
+    def fx(self) -> torch.fx.GraphModule:
+        """The tape as a torch.fx graph."""
+        from torchreel.tape.graph_module import graph_module
+
+        given = {each.slot for each in self.inputs}
+        return graph_module(self.program, {s: t for s, t in self._parts.tensors.items() if s not in given})
+
+    def save(self, path: str | os.PathLike[str], data: bool = True) -> None:
+        """Write it to one file, with its state and inputs or without."""
+        from torchreel.tape.save import save
+
+        save(self, path, data)
+
+    @functools.cached_property
+    def _arguments(self) -> Arguments:
+        return Arguments(self.program, self._parts.arguments, self._parts.tensors)
+
+    @functools.cached_property
+    def _outputs(self) -> Outputs:
+        return Outputs(self.program, self._parts.results)
+
+    @functools.cached_property
+    def _plan(self) -> Any:
+        parts = self._parts
+        self._check_replayable()
+        wanted = [*self._outputs.slots, *(each.value for each in parts.program.bindings if each.value >= 0)]
+        wanted += [each.owner for each in parts.program.bindings]
+        try:
+            plan = _tape.Plan(parts.program.slots, parts.program.ops, parts.kept, wanted)
+        except RuntimeError as error:
+            raise ReplayError(f"The tape cannot be replayed here. {error}") from None
+        given = {each.slot for each in self.inputs}
+        for slot, tensor in parts.tensors.items():
+            if slot not in given:
+                plan.set_external(slot, tensor)
+        for binding in parts.program.bindings:
+            plan.bind(binding.kind, binding.owner, binding.value, binding.cleared)
+        plan.set_region(lambda region, tensors: compiled.run(parts.regions[region], tensors))
+        return plan
+
+    def _check_replayable(self) -> None:
+        slots, given = self.program.slots, {each.slot for each in self.inputs}
+        for place, slot in enumerate(slots):
+            if slot.role != "made" and place not in given and place not in self._parts.tensors:
+                raise ReplayError(
+                    f"The tape was kept without its data ({slot.name} is missing), so it can be read but not replayed: "
+                    "save it with data=True."
+                )
+
+    def _error(self, kind: str, place: int, recorded: str, now: str) -> Exception:
+        program = self.program
+        if kind == "state":
+            return ReplayError(
+                f"{program.slots[place].name} was {recorded} when the tape was made, and is {now} now: trace again."
+            )
+        if kind == "gradient":
+            name = program.slots[place].name
+            return ReplayError(
+                f"The gradient of {name} was None when the tape was made, and is not now, so the function would add to "
+                f"it: clear it first, with zero_grad() in the function or with {name}.grad = None before the replay."
+            )
+        op = program.ops[place]
+        where = f"{op.name} (op {place}{_comma(source_line(program, op))})"
+        if kind == "guard":
+            return GuardError(
+                f"{where} gave {now} where {recorded} was recorded, and Python went on with that number: what the "
+                "function would do now is not on the tape. Trace it again with these inputs and this state."
+            )
+        if kind == "shape":
+            return GuardError(
+                f"{where} gave {now} where {recorded} was recorded: sizes that depend on values are others now. "
+                "Trace it again with these inputs."
+            )
+        return ReplayError(f"{where} failed: {recorded}")
+
+
+def _comma(text: str) -> str:
+    return f", {text}" if text else ""
