@@ -7,10 +7,12 @@ import random
 import struct
 import zlib
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.program.small import small_data, small_program
@@ -107,6 +109,26 @@ def test_a_write_that_fails_leaves_the_older_file(tape: Path) -> None:
         write_tape(tape, program)
     assert tape.read_bytes() == before
     assert [entry.name for entry in tape.parent.iterdir()] == ["step.tape"]
+
+
+def test_numbers_and_texts_of_classes_of_their_own(path: Path) -> None:
+    class Version(str):
+        pass
+
+    program = small_program()
+    program.provenance.torch = Version("2.13.0")
+    program.outputs = Tree("leaf", leaf=[np.float64(0.5), IntEnum("E", "A").A])
+    write_tape(path, program)
+    read = read_tape(path).program
+    assert type(read.provenance.torch) is str and read.provenance.torch == "2.13.0"
+    assert read.outputs.leaf == [0.5, 1]
+
+
+def test_a_value_that_is_not_plain(path: Path) -> None:
+    program = small_program()
+    program.outputs = Tree("leaf", leaf=[1j])  # type: ignore[list-item]
+    with pytest.raises(TapeError, match=r"\(a complex has no place in a file\): .* is no plain value\.$"):
+        write_tape(path, program)
 
 
 def test_a_program_that_makes_no_sense_is_not_written(path: Path) -> None:

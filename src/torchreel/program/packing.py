@@ -21,14 +21,26 @@ def encode(path: Path, program: Program) -> bytes:
     """The program as msgpack."""
     try:
         try:
-            return msgspec.msgpack.encode(program)
+            return msgspec.msgpack.encode(program, enc_hook=_of_plain_type)
         except UnicodeEncodeError:
-            plain = msgspec.to_builtins(program, builtin_types=(bytes,))
+            plain = msgspec.to_builtins(program, builtin_types=(bytes,), enc_hook=_of_plain_type)
             return msgspec.msgpack.encode(_without_surrogates(plain))
     except (OverflowError, ValueError, RecursionError) as error:
         raise TapeError(
             f"The tape cannot be saved as {path} ({error}): one of its arguments, results or constants is too large."
         ) from None
+    except TypeError as error:
+        raise TapeError(
+            f"The tape cannot be saved as {path} ({error}): one of its arguments or results is no plain value."
+        ) from None
+
+
+def _of_plain_type(value: object) -> object:
+    """A number or text of a class of its own, as torch's version and the numbers of NumPy are."""
+    for plain in (str, int, float):
+        if isinstance(value, plain):
+            return str.__str__(value) if isinstance(value, str) else plain(value)
+    raise TypeError(f"a {type(value).__name__} has no place in a file")
 
 
 def _without_surrogates(value: object) -> object:

@@ -11,7 +11,8 @@ import torch
 from torchreel import _tape
 from torchreel.errors import ReplayError
 from torchreel.program.file import read_tape
-from torchreel.program.model import Complex, Program
+from torchreel.program.model import OPAQUE, Complex, Program
+from torchreel.program.source_frames import source_line
 from torchreel.tape.captured import Parts
 from torchreel.tape.schema_changes import changes, sentence
 from torchreel.tape.stored import StoredTensors, mapped
@@ -57,6 +58,13 @@ class LoadedTape(Tape):
     def _check_replayable(self) -> None:
         if self._refusal:
             raise ReplayError(self._refusal)
+        for index, op in enumerate(self.program.ops):
+            if op.name == OPAQUE:
+                line = source_line(self.program, op)
+                raise ReplayError(
+                    f"Op {index}{f' ({line})' if line else ''} is a compiled region, which only the process that "
+                    "traced it can run: trace the function without torch.compile to replay it elsewhere."
+                )
         super()._check_replayable()
 
 
