@@ -337,6 +337,23 @@ uint64_t size_when_free(const Block* block) {
 
 }  // namespace
 
+// Whether garbage is released next: all that is cached would be released by stream and size. Frees that are completed
+// before that were completed before the search.
+bool RecordedRun::releases_garbage() {
+  if (!simulator_.rules().counts_ages) return false;
+  std::pair<uint64_t, uint64_t> last{};
+  for (size_t i = at_; i < end_; i++) {
+    const RecordedEvent& event = events_[i];
+    if (done_[i] || event.action != Action::kSegmentFree) continue;
+    const Segment* segment = simulator_.segment_at(event.address);
+    if (segment == nullptr || segment->head->pool != &simulator_.pool(0).large) break;
+    const std::pair key{segment->head->stream, segment->size};
+    if (key < last) return true;
+    last = key;
+  }
+  return false;
+}
+
 // Whether the block of a free_completed, once free, would be the one that is released to make room, and was not.
 bool RecordedRun::would_be_released(const RecordedEvent& event) {
   const auto it = live_.find(event.address);
@@ -347,7 +364,7 @@ bool RecordedRun::would_be_released(const RecordedEvent& event) {
     return simulator_.rules().oversize(bytes) && other->pool == request_.pool && other->stream == request_.stream &&
            !other->segment->expandable() && bytes == other->segment->size;
   };
-  if (!is_victim(block, size)) return false;
+  if (!is_victim(block, size) || releases_garbage()) return false;
   const Block* first = nullptr;  // of what was released
   uint64_t least = kUnlimited;
   for (size_t i = at_; i < end_; i++) {

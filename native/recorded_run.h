@@ -119,6 +119,7 @@ class RecordedRun : public Gpu {
   void consume(size_t index);
   void complete(size_t index);
   bool serves(const RecordedEvent& event, const Request& request);
+  bool releases_garbage();
   bool would_be_released(const RecordedEvent& event);
   bool was_cut_off();
   std::vector<Block*> everything_cached(const BlockSet& gone);
