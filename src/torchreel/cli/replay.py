@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from torchreel.cli.units import bytes_text, count_text, time_text
+from torchreel.errors import ReplayError
 
 if TYPE_CHECKING:
     from torchreel.tape.tape import Tape
@@ -43,7 +44,11 @@ def _load(path: Path) -> Tape:
     """The tape; what loading has to say goes to standard error, a sentence a line."""
     from torchreel.program.file import read_tape
 
-    read_tape(path)  # a wrong path is told at once: importing torch takes seconds
+    file = read_tape(path)  # what is wrong is told at once: importing torch takes seconds
+    if file.data is None and not file.complete:
+        raise ReplayError(
+            f"{path} was saved without its data, so there is nothing to replay it on: save it with tape.save(path)."
+        )
     from torchreel.tape.load import load_tape
 
     with warnings.catch_warnings(record=True) as said:

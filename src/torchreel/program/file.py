@@ -69,6 +69,15 @@ class TapeFile:
     data: StorageData | None  # by storage; None in a file that was written without
     format: int  # that the file was written in
 
+    @property
+    def complete(self) -> bool:
+        """Whether all is here that a replay begins with."""
+        constants, data = self.program.constants, self.data or {}
+        return all(
+            slot.role == "made" or slot.is_number or index in constants or slot.storage in data
+            for index, slot in enumerate(self.program.slots)
+        )
+
 
 def write_tape(
     path: str | os.PathLike[str], program: Program, data: Mapping[int, memoryview | bytes] | None = None
