@@ -40,6 +40,7 @@ __all__ = [
     "tracing",
 ]
 
+# Where each name is; those of a file that has the name of a function are taken from the file itself.
 _ROOMS = {
     "Reel": "reel",
     "load": "reel",
@@ -52,8 +53,8 @@ _ROOMS = {
     "schedule": "record",
     "Tape": "tape",
     "load_tape": "tape",
-    "trace": "tape",
-    "tracing": "tape",
+    "trace": "tape.trace",
+    "tracing": "tape.trace",
 }
 
 
