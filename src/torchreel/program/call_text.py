@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from dataclasses import dataclass
 
 from torchreel.program.literals import formula, plain, word
 from torchreel.program.model import Complex, Formula, Generator, Object, Op, Program, Ref, Slot, StorageOf, Value
@@ -27,23 +28,29 @@ SIZED_BY_VALUES = frozenset(
 _DTYPES_OF_NUMBERS = {bool: "bool", int: "int64", float: "float64", Complex: "complex128"}
 
 
-class CallText:
-    """Writes calls with the names that slots and numbers have."""
+@dataclass(frozen=True)
+class TextNames:
+    """What things are called in the text."""
 
-    def __init__(
-        self, program: Program, slots: dict[int, str], numbers: dict[int, str], spaces: dict[str, str]
-    ) -> None:
+    slots: dict[int, str]
+    numbers: dict[int, str]  # by the op that gave them
+    generators: dict[int, str]
+    spaces: dict[str, str]  # of ops: "aten"
+
+
+class CallText:
+    """Writes calls with the names that things have."""
+
+    def __init__(self, program: Program, names: TextNames) -> None:
         self._program = program
-        self._slots = slots
-        self._numbers = numbers  # by the op that gave them
-        self._spaces = spaces  # of ops: "aten" -> what it is called in the text
+        self._names = names
         self.helpers: set[str] = set()  # functions that the text needs beside those of torch
 
     def function(self, name: str) -> str:
         """`aten::add.Tensor` -> `aten.add.Tensor`."""
         space, _, rest = name.rpartition("::")
         op, _, overload = rest.partition(".")
-        text = self._spaces.get(space) or f"torch.ops.{word(space)}"
+        text = self._names.spaces.get(space) or f"torch.ops.{word(space)}"
         for part in (word(op), word(overload or "default")):
             text = f"getattr({text}, {part!r})" if keyword.iskeyword(part) else f"{text}.{part}"
         return text
@@ -68,15 +75,15 @@ class CallText:
         if isinstance(value, list):
             return f"[{', '.join(map(self.value, value))}]"
         if isinstance(value, Ref):
-            return self._slots[value.slot]
+            return self._names.slots[value.slot]
         if isinstance(value, StorageOf):
-            return f"{self._slots[value.slot]}.untyped_storage()"
+            return f"{self._names.slots[value.slot]}.untyped_storage()"
         if isinstance(value, Generator):
-            return f"generators[{value.index}]"
+            return self._names.generators[value.index]
         if isinstance(value, Object):
             return f"objects[{value.index}]"
         if isinstance(value, Formula):
-            return formula(value, self._numbers)
+            return formula(value, self._names.numbers)
         return plain(value)
 
     def names(self, op: Op, index: int) -> bool:

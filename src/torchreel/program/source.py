@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchreel.program import constant_text, source_helpers
-from torchreel.program.call_text import CallText, is_sized_by_values
+from torchreel.program.call_text import CallText, TextNames, is_sized_by_values
 from torchreel.program.last_uses import gradients_to_be_none, last_uses, leaves, spoken_of
 from torchreel.program.layout import wrapped
 from torchreel.program.literals import plain, quoted, word
@@ -20,6 +20,7 @@ from torchreel.program.model import (
     STATE_ROLES,
     Binding,
     Formula,
+    Generator,
     Object,
     Op,
     Program,
@@ -47,11 +48,13 @@ class _Writer:
         self._names = Names([*source_helpers.NAMES, *spaces])
         self._slots = slot_names(program, self._names)
         self._numbers = {place: self._names.unique("item") for place in _items(program)}
-        self._call = CallText(program, self._slots, self._numbers, self._spaces)
+        self._generators = {index: self._names.unique("generator") for index in _drawn_from(program)}
+        self._call = CallText(program, TextNames(self._slots, self._numbers, self._generators, self._spaces))
         self._last = last_uses(program)
         self._comments = Comments(program)
         self._bound: set[int] = set()  # made slots and constants that have a name in the text by now
         self._helpers = self._call.helpers
+        self._helpers.add("below_autograd")
 
     def text(self) -> str:
         body = [*self._given(), *self._ops(), *self._ends()]
@@ -64,7 +67,7 @@ class _Writer:
             *source_helpers.definitions(self._helpers),
             "",
             "",
-            "@torch.no_grad()",
+            "@below_autograd",
             f"def run({', '.join(parameters)}):",
             *(f"    {line}" if line else "" for line in body),
         ]
@@ -78,10 +81,8 @@ class _Writer:
         for index, slot in enumerate(self._program.slots):
             if index in self._last and self._is_state(index, slot):
                 yield f"{self._slots[index]} = state[{quoted(slot.name)}]"
-        if self._program.generators:
-            self._helpers.add("generator")
-            generators = [self._generator(index) for index in range(len(self._program.generators))]
-            yield from wrapped("generators = [", generators, "]")
+        for index, name in self._generators.items():
+            yield f"{name} = {self._generator(index)}"
         owners = [self._owner(slot) for slot in gradients_to_be_none(self._program)]
         if owners:
             yield from wrapped(f"{self._helper('without_gradients')}(", owners, ")")
@@ -93,9 +94,14 @@ class _Writer:
 
     def _generator(self, index: int) -> str:
         state = self._program.generators[index]
-        if state.is_default:
-            return f"generator({quoted(state.device)})"
-        return f"generator({quoted(state.device)}, {quoted(constant_text.packed(state.state))})"
+        if not state.is_default:
+            return (
+                f"{self._helper('generator_in')}({quoted(state.device)}, {quoted(constant_text.packed(state.state))})"
+            )
+        kind, _, number = state.device.partition(":")
+        if kind == "cpu":
+            return "torch.default_generator"
+        return f"torch.{word(kind)}.default_generators[{int(number) if number.isdecimal() else 0}]"
 
     def _ops(self) -> Iterator[str]:
         dying: dict[int, list[int]] = {}
@@ -237,6 +243,12 @@ class _Writer:
         if tree.kind == "list":
             return f"[{', '.join(parts)}]"
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _drawn_from(program: Program) -> list[int]:
+    """The generators that ops are given by name."""
+    given = {value.index for op in program.ops for value in op.args if isinstance(value, Generator)}
+    return sorted(given)
 
 
 def _items(program: Program) -> list[int]:

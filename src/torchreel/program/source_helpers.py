@@ -7,6 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+_BELOW_AUTOGRAD = '''\
+def below_autograd(function):
+    """The ops are those that autograd called, for forward and backward: it must not hear of them again."""
+
+    def called(*args):
+        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+            return function(*args)
+
+    return called
+'''
+
 _CHECK = '''\
 def check(found, recorded, where):
     """The function's Python code saw this number, and went on as it did because of it."""
@@ -29,7 +40,9 @@ _NUMBER = '''\
 def number_of(value):
     """The tensor that torch makes of a Python number: unlike any other, it does not widen the dtypes it meets."""
     dtype = torch.complex128 if isinstance(value, complex) else torch.float64
-    with torch.enable_grad():
+    nothing = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+    # Autograd, let in for this: it keeps the tensor for backward.
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), nothing), torch.enable_grad():
         return (torch.ones((), dtype=dtype, requires_grad=True) * value).grad_fn._saved_other
 '''
 
@@ -55,12 +68,9 @@ def constant_of(text, dtype, sizes, strides, offset=0, bytes=0, device="cpu"):
 '''
 
 _GENERATOR = '''\
-def generator(device, state=None):
-    """A random generator: torch's own if there is no state, else a new one in that state."""
-    if state is not None:
-        return torch.Generator(device).set_state(unpacked(state))
-    kind, _, index = device.partition(":")
-    return torch.default_generator if kind == "cpu" else getattr(torch, kind).default_generators[int(index or 0)]
+def generator_in(device, state):
+    """A random generator of the function's own, in the state that it had."""
+    return torch.Generator(device).set_state(unpacked(state))
 '''
 
 _OPAQUE = '''\
@@ -100,23 +110,24 @@ def hashed(content, seed):
 '''
 
 _HELPERS = {
+    "below_autograd": _BELOW_AUTOGRAD,
     "check": _CHECK,
     "same_size": _SAME_SIZE,
     "number_of": _NUMBER,
     "without_gradients": _WITHOUT_GRADIENTS,
     "unpacked": _UNPACKED,
     "constant_of": _CONSTANT,
-    "generator": _GENERATOR,
+    "generator_in": _GENERATOR,
     "opaque": _OPAQUE,
     "hashed": _HASHED,
     "seen": _SEEN,
 }
-_NEEDS = {"constant_of": {"unpacked"}, "generator": {"unpacked"}, "seen": {"hashed"}}
+_NEEDS = {"constant_of": {"unpacked"}, "generator_in": {"unpacked"}, "seen": {"hashed"}}
 
 # What must not be the name of a slot.
 NAMES = (
     *_HELPERS,
-    *("torch", "base64", "struct", "zlib", "run", "inputs", "state", "objects", "generators", "_"),
+    *("torch", "base64", "struct", "zlib", "run", "inputs", "state", "objects", "_"),
 )
 
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx.node import has_side_effect
 
 from torchreel.errors import GuardError, ReplayError
+
+
+def below_autograd(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The ops are those that autograd called, for forward and backward: it must not hear of them again."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        # With gradients on: some kernels keep what backward needs only then.
+        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+            return function(*args, **kwargs)
+
+    return called
 
 
 def guard(found: Any, recorded: Any, where: str) -> Any:
@@ -35,7 +49,9 @@ def guard_size(tensor: torch.Tensor, sizes: list[int], where: str) -> None:
 def number(value: complex) -> torch.Tensor:
     """The tensor that torch makes of a Python number: unlike any other, it does not widen the dtypes it meets."""
     dtype = torch.complex128 if isinstance(value, complex) else torch.float64
-    with torch.enable_grad():
+    nothing = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+    # Autograd, let in for this: it keeps the tensor for backward.
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), nothing), torch.enable_grad():
         product = torch.ones((), dtype=dtype, requires_grad=True) * value
         saved: torch.Tensor = product.grad_fn._saved_other
         return saved

@@ -1,7 +1,7 @@
 """A program as a torch.fx.GraphModule: a graph that other tools look at, change and run.
 
-The nodes are the ops of the tape, in its order, in place where they were in place. The module's code runs them without
-autograd, which is above them. torch.fx.Interpreter runs nodes, not code: call it under torch.no_grad().
+The nodes are the ops of the tape, in its order, in place where they were in place. The module's code runs them below
+autograd. torch.fx.Interpreter runs nodes, not code, and a pickled module forgets this: call them under torch.no_grad().
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch.fx.graph import CodeGen
 from torchreel.errors import TapeError
 from torchreel.program.model import OPAQUE, Object, Program
 from torchreel.program.source_frames import source_line
+from torchreel.tape import graph_functions
 from torchreel.tape.graph_builder import GraphBuilder
 
 
@@ -22,20 +23,20 @@ def graph_module(program: Program, tensors: Mapping[int, torch.Tensor]) -> torch
     """The program as a graph. `tensors` are those of all slots that no op made, but not of inputs."""
     _refuse(program)
     graph = torch.fx.Graph()
-    graph.set_codegen(_WithoutAutograd())
+    graph.set_codegen(_BelowAutograd())
     root = GraphBuilder(program, tensors, graph).build()
     graph.lint()
     return torch.fx.GraphModule(root, graph, "Tape")
 
 
-class _WithoutAutograd(CodeGen):  # type: ignore[misc]
-    """The usual code, under torch.no_grad()."""
+class _BelowAutograd(CodeGen):  # type: ignore[misc]
+    """The usual code, below autograd."""
 
     def gen_fn_def(self, *args: Any, **kwargs: Any) -> str:
-        return f"@torch.no_grad()\n{super().gen_fn_def(*args, **kwargs)}"
+        return f"@below_autograd\n{super().gen_fn_def(*args, **kwargs)}"
 
     def additional_globals(self) -> list[tuple[str, Any]]:
-        return [*super().additional_globals(), ("torch", torch)]
+        return [*super().additional_globals(), ("below_autograd", graph_functions.below_autograd)]
 
 
 def _refuse(program: Program) -> None:
