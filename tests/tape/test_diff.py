@@ -7,12 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.program.small import small_data, small_program
+from tests.tape.steps import inputs, training_step
 from torchreel.errors import NotATapeError, OptionError
 from torchreel.program.file import write_tape
 from torchreel.program.model import Digest, Frame, Op, Program, RandomState, Ref
 from torchreel.tape.difference import Difference, diff
+from torchreel.tape.tape import Tape
+from torchreel.tape.trace import trace
 
 Change = Callable[[Program], object]
 
@@ -187,3 +191,57 @@ def test_what_is_no_tape(tmp_path: Path) -> None:
         diff(tmp_path / "nowhere", tmp_path / "nowhere")
     with pytest.raises(OptionError, match=r"^Only tapes and paths of tapes can be compared, and this is a int\.$"):
         diff(1, 2)  # type: ignore[arg-type]
+
+
+def two_traces(dropout: float, seeds: tuple[int, int] = (5, 5)) -> list[Tape]:
+    """The same step of the same model twice, each with the generator seeded just before."""
+    tapes = []
+    for seed in seeds:
+        _, step = training_step(dropout=dropout)
+        torch.manual_seed(seed)
+        tapes.append(trace(step, *inputs(), hashes=True))
+    return tapes
+
+
+def test_two_traces_of_a_program_are_the_same(tmp_path: Path) -> None:
+    a, b = two_traces(dropout=0.5)
+    assert diff(a, b) is None
+    a.save(tmp_path / "a.tape")
+    assert diff(tmp_path / "a.tape", b) is None
+
+
+def test_dropout_that_was_not_seeded_is_found() -> None:
+    difference = diff(*two_traces(dropout=0.5, seeds=(5, 6)))
+    assert difference is not None and difference.kind == "values"
+    assert difference.names == ("aten::bernoulli_.float", "aten::bernoulli_.float")
+    assert difference.lines[0] == difference.lines[1]
+    assert difference.lines[0].endswith("cross_entropy(model(x), y)")
+    assert str(difference).endswith(
+        "Their random generators were not in the same state: call torch.manual_seed before tracing."
+    )
+
+
+def test_a_flipped_bit_in_a_parameter_is_found_and_named() -> None:
+    _, step = training_step()
+    one = trace(step, *inputs(), hashes=True)
+    model, step = training_step()
+    weight = model.get_parameter("4.weight")
+    weight.detach().view(torch.int32)[1, 2] ^= 1 << 20
+    difference = diff(one, trace(step, *inputs(), hashes=True))
+    assert difference is not None
+    assert (difference.kind, difference.names) == ("values", ("aten::addmm", "aten::addmm"))
+    assert difference.causes == ("The parameter model.4.weight is not the same at the beginning of both.",)
+
+
+def test_a_branch_that_went_another_way() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x.relu() if x.sum() > 0 else x.exp()
+
+    difference = diff(trace(step, torch.ones(3), hashes=True), trace(step, -torch.ones(3), hashes=True))
+    assert difference is not None and difference.names == ("aten::sum", "aten::sum")
+    assert difference.causes == ("The input input_0 is not the same at the beginning of both.",)
+
+
+def test_another_shape() -> None:
+    tapes = [trace(torch.relu, torch.ones(size), hashes=True) for size in (3, 4)]
+    assert str(diff(*tapes)).endswith(": argument 0 is float32[3] in one and float32[4] in the other.")

@@ -62,6 +62,12 @@ class _Side:
     def slot(self, value: Ref | StorageOf) -> Slot:
         return self.program.slots[value.slot]
 
+    def origin(self, value: Ref) -> str:
+        """What a view came from: "parameter model.0.weight"."""
+        storage = self.slot(value).storage
+        owners = [slot for slot in self.program.slots if slot.storage == storage and slot.role != "made"]
+        return f"{owners[0].role} {owners[0].name}" if owners else f"storage {storage}"
+
 
 def diff(a: Comparable, b: Comparable) -> Difference | None:
     """The first op at which two tapes part, or None. Each is a Tape or the path of one.
@@ -199,8 +205,7 @@ class _Comparison:
         found = []
         for x, y in zip(atoms(a.args if a else []), atoms(b.args if b else []), strict=False):
             if isinstance(x, Ref) and isinstance(y, Ref) and self._began_apart(x, y):
-                slot = self.one.slot(x)
-                found.append(f"The {slot.role} {slot.name or x.slot} is not the same at the beginning of both.")
+                found.append(f"The {self.one.origin(x)} is not the same at the beginning of both.")
         states = [[generator.state for generator in side.program.generators] for side in (self.one, self.other)]
         if not found and states[0] != states[1]:
             found.append("Their random generators were not in the same state: call torch.manual_seed before tracing.")
