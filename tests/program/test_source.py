@@ -466,6 +466,7 @@ def test_formulas_that_make_no_sense(postfix: tuple[float | str, ...]) -> None:
         python_source(program)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf", "ignore:torch.quantize")
 def test_the_numbers_of_dtypes_are_those_of_torch() -> None:
     for name, number in DTYPE_NUMBERS.items():
         dtype = getattr(torch, name)

@@ -1,8 +1,8 @@
 """Tape -> the execution trace that torch.profiler.ExecutionTraceObserver writes and the tools of Chakra read.
 
-One JSON file for one process: a node for the process, one for each thread, one for what was traced, and one for each
-op. A tensor is [tensor, storage, offset, elements, bytes of one, device]; ids of nodes, tensors and storages are drawn
-from one counter. Ops stand at the level below autograd, without the ops that they call in their turn.
+One JSON file for one process: a node for the process, one for each thread, one for the step that was traced, and one
+for each op. A tensor is [tensor, storage, offset, elements, bytes of one, device]; ids of nodes, tensors and storages
+are drawn from one counter. Ops stand at the level below autograd, without the ops that they call in their turn.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from torchreel.reel import Reel
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _PROCESS = "[pytorch|profiler|execution_trace|process]"
 _THREAD = "[pytorch|profiler|execution_trace|thread]"
+# Readers tell steps and labels from ops by how their names begin: a tape is one step, and ours are no ops to them.
+_STEP = "ProfilerStep#0"
+_LABEL = "## {} ##"
 # torch's numbers for what a node is: an op, or a range that somebody named.
 _OP_SCOPE, _USER_SCOPE = 0, 7
 
@@ -84,7 +87,7 @@ class _Nodes:
             if place % 1000 == 0:
                 progress(place, len(program.ops))
         progress(len(program.ops), len(program.ops))
-        yield self._label(enclosing, threads[0], program.provenance.function or "tape", 1, call=True)
+        yield self._label(enclosing, threads[0], _STEP, 1, call=True)
         yield self._label(self._process, self._process, _PROCESS, 0)
 
     def _label(self, node: int, parent: int, name: str, thread: int, call: bool = False) -> dict[str, Any]:
@@ -92,7 +95,8 @@ class _Nodes:
 
     def _op(self, place: int, op: Op, parent: int) -> dict[str, Any]:
         node = self._ids.new()
-        schema = self._program.schemas.get(op.name, "") if not op.name.startswith("torchreel::") else ""
+        is_torchs = not op.name.startswith("torchreel::")
+        name = op.name.partition(".")[0] if is_torchs else _LABEL.format(op.name)
         sequence = op.forward if op.forward >= 0 else place if place in self._has_gradient else -1
         forward_thread = self._program.ops[op.forward].thread + 1 if op.forward >= 0 else 0
         attributes = {
@@ -100,9 +104,9 @@ class _Nodes:
             "scope": _OP_SCOPE,
             "tid": op.thread + 1,
             "fw_tid": forward_thread,
-            "op_schema": schema,
+            "op_schema": self._program.schemas.get(op.name, "") if is_torchs else "",
         }
-        return self._node(node, parent, op.name.partition(".")[0], op.args, op.results, attributes, True)
+        return self._node(node, parent, name, op.args, op.results, attributes, True)
 
     def _node(
         self,
