@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.tape.steps import bits, inputs, training_step
 from torchreel.errors import CorruptTapeError, NotATapeError, ReplayError
 from torchreel.program.file import read_tape, write_tape
 from torchreel.program.model import Op, Ref
+from torchreel.tape.check import check
 from torchreel.tape.load import load_tape
 from torchreel.tape.trace import trace
 
@@ -140,3 +142,61 @@ def test_a_flipped_bit_in_the_data(path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(CorruptTapeError, match="is not what was written"):
         load_tape(path)
+
+
+def checked_twice(path: Path, function: Callable[..., object], *arguments: torch.Tensor) -> None:
+    """A tape of the function, saved and loaded, gives the recorded bits, and gives them again."""
+    trace(function, *arguments, hashes=True).save(path)
+    loaded = load_tape(path)
+    for _ in range(2):
+        result = check(loaded)
+        assert result.ok, str(result)
+
+
+def test_generators_begin_as_they_did(path: Path) -> None:
+    own = torch.Generator().manual_seed(3)
+    checked_twice(path, lambda x: x + torch.randn(3, generator=own) + torch.rand(3), torch.ones(3))
+    checked_twice(path, lambda: torch.rand(3))
+
+
+def test_state_that_a_replay_resizes(path: Path) -> None:
+    buffer = torch.ones(3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return buffer.resize_(6).fill_(2)[:3] * x
+
+    checked_twice(path, step, torch.ones(3))
+
+
+def test_room_to_work_in_is_not_compared(path: Path) -> None:
+    lstm = torch.nn.LSTM(4, 5, 2)
+    checked_twice(path, lambda x: lstm(x)[0], torch.randn(3, 2, 4))
+
+
+def test_numbers_constants_and_bits_of_tensors(path: Path) -> None:
+    weight = torch.randn(3, dtype=torch.complex64).conj()
+    checked_twice(
+        path, lambda x: (x * weight)[torch.tensor([0, 2])] * 2.5 + (1 + 2j), torch.randn(3).to(torch.complex64)
+    )
+
+
+def test_inputs_that_share_memory(path: Path) -> None:
+    base = torch.randn(10)
+    checked_twice(path, lambda x, y: x.add_(1) * y, base[:5], base[3:8])
+
+
+@pytest.mark.parametrize("tensor", ["sparse", "quantized"])
+def test_state_that_a_file_has_no_place_for(path: Path, tensor: str) -> None:
+    state = {
+        "sparse": torch.eye(3).to_sparse(),
+        "quantized": torch.quantize_per_tensor(torch.ones(3, 3), 0.1, 0, torch.qint8),
+    }[tensor]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x + state.to_dense() if state.is_sparse else x + state.dequantize()
+
+    tape = trace(step, torch.ones(3, 3))
+    with pytest.warns(UserWarning, match="can be read but not replayed, because a file has no place for .*: state\\.$"):
+        tape.save(path)
+    with pytest.raises(ReplayError, match=r"^The tape begins with state, and a file has no place for"):
+        load_tape(path).replay(torch.ones(3, 3))

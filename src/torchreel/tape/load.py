@@ -11,11 +11,11 @@ import torch
 from torchreel import _tape
 from torchreel.errors import ReplayError
 from torchreel.program.file import read_tape
-from torchreel.program.model import OPAQUE, Complex, Program
+from torchreel.program.model import OPAQUE, Complex, Program, Slot
 from torchreel.program.source_frames import source_line
 from torchreel.tape.captured import Parts
 from torchreel.tape.schema_changes import changes, sentence
-from torchreel.tape.stored import StoredTensors, mapped
+from torchreel.tape.stored import StoredTensors, mapped, owned, storable
 from torchreel.tape.tape import Tape
 
 
@@ -49,10 +49,16 @@ class LoadedTape(Tape):
 
     def restore(self) -> None:
         """Put state, inputs and random generators back to what they were when the tape began."""
+        reshaped = [_reshape(tensor, self.program.slots[index]) for index, tensor in self.tensors.items()]
         if self.start:
             super().restore()
-        if any(not generator.is_default for generator in self.program.generators):
+        for generator in self.program.generators:
+            if generator.is_default:
+                torch.set_rng_state(owned(generator.state))
+        own_generators = not all(generator.is_default for generator in self.program.generators)
+        if own_generators:
             self._parts.kept = _kept(self.program)
+        if own_generators or any(reshaped):
             self.__dict__.pop("_plan", None)  # it holds the old ones
 
     def _check_replayable(self) -> None:
@@ -65,7 +71,22 @@ class LoadedTape(Tape):
                     f"Op {index}{f' ({line})' if line else ''} is a compiled region, which only the process that "
                     "traced it can run: trace the function without torch.compile to replay it elsewhere."
                 )
+        for index, slot in enumerate(self.program.slots):
+            if slot.role not in ("made", "input") and index not in self.tensors and not storable(slot):
+                raise ReplayError(
+                    f"The tape begins with {slot.name}, and a file has no place for tensors that are sparse, quantized "
+                    "or nested, so it can be read but not replayed: make such tensors within the function."
+                )
         super()._check_replayable()
+
+
+def _reshape(tensor: torch.Tensor, slot: Slot) -> bool:
+    """Undo what a replay has done to the sizes of a tensor of the state, if it has."""
+    if slot.layout != "strided" or (tuple(tensor.shape), tensor.stride()) == (slot.sizes, slot.strides):
+        return False
+    with torch.no_grad():
+        tensor.set_(tensor.untyped_storage(), slot.offset, slot.sizes, slot.strides)
+    return True
 
 
 def _tensors(program: Program, data: Mapping[int, memoryview]) -> dict[int, torch.Tensor]:

@@ -10,6 +10,7 @@ import torch
 
 from torchreel.program.file import write_tape
 from torchreel.program.model import Slot
+from torchreel.tape.stored import storable
 
 if TYPE_CHECKING:
     from torchreel.tape.tape import Tape
@@ -49,7 +50,7 @@ def save(tape: Tape, path: str | os.PathLike[str], data: bool) -> None:
 
 def _storage(slot: Slot, tensor: torch.Tensor | None) -> torch.Tensor | None:
     """The bytes under a tensor, or None where it has none of its own."""
-    if tensor is None or slot.layout != "strided" or slot.dtype.startswith("q") or slot.device == "meta":
+    if tensor is None or not storable(slot):
         return None
     try:
         storage = tensor.detach().untyped_storage()

@@ -24,7 +24,7 @@ class StoredTensors:
     def tensor(self, index: int) -> torch.Tensor | None:
         """The tensor of a slot, or None where the file has no bytes of it."""
         slot = self._program.slots[index]
-        if slot.layout != "strided" or slot.dtype.startswith("q"):  # scales and zero points are not in the bytes
+        if not storable(slot):
             return None
         if index in self._program.constants:
             return _constant(slot, self._program.constants[index])
@@ -33,6 +33,11 @@ class StoredTensors:
         if slot.storage not in self._storages:
             self._storages[slot.storage] = owned(self._data[slot.storage]).to(_device(slot)).untyped_storage()
         return _view(slot, self._storages[slot.storage])
+
+
+def storable(slot: Slot) -> bool:
+    """Whether its bytes are all that a tensor is. Those of quantized ones have scales and zero points besides."""
+    return slot.layout == "strided" and not slot.dtype.startswith("q") and slot.device != "meta"
 
 
 def owned(content: Bytes) -> torch.Tensor:
