@@ -42,8 +42,8 @@ class Arguments:
         for (name, was), (_, now) in zip(self._constants, given.constants(), strict=True):
             if was is not now and not _same(was, now):
                 raise ReplayError(
-                    f"Argument {_readable(name)} was {was!r} when the tape was made, and is {now!r} now: what is no tensor is part "
-                    "of the tape. Trace it again."
+                    f"Argument {_readable(name)} was {was!r} when the tape was made, and is {now!r} now: what is no "
+                    "tensor is part of the tape. Trace it again."
                 )
 
     def _fit(self, place: int, tensor: torch.Tensor) -> torch.Tensor:
@@ -87,8 +87,8 @@ class Arguments:
 
 
 def _written_inputs(program: Program) -> set[int]:
-    """Places of the inputs whose storage an op writes."""
-    storages = set()
+    """Places of the inputs whose storage is written, by an op or after the last one."""
+    storages = {program.slots[binding.owner].storage for binding in program.bindings if binding.kind == "copy"}
     for op in program.ops:
         schema = program.schemas.get(op.name, "")
         if "!" not in schema:
@@ -111,7 +111,7 @@ def _same(was: Any, now: Any) -> bool:
 def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.layout != torch.strided or b.layout != torch.strided:
         return a is b
-    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> int:
