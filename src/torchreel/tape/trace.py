@@ -26,7 +26,7 @@ def trace(
     op's output, for `torchreel replay --check` and for torchreel.tape.diff, at the cost of a copy of the state.
     """
     given = Structure((args, kwargs))
-    session = Session(given.tensors, hashes)
+    session = Session(given.tensors, hashes or outplace)
     try:
         result = function(*args, **kwargs)
     except BaseException:
@@ -38,7 +38,7 @@ def trace(
     if outplace:
         from torchreel.tape.outplace import outplaced
 
-        return outplaced(tape)
+        return outplaced(tape, hashes)
     return tape
 
 
