@@ -64,6 +64,20 @@ def test_another_process_without_the_code(path: Path) -> None:
     assert (done.stdout.strip(), done.returncode) == (expected.hex(), 0), done.stderr
 
 
+def test_a_loaded_tape_is_saved_as_it_is_now(path: Path) -> None:
+    _, step = training_step()
+    trace(step, *inputs()).save(path)
+    loaded = load_tape(path)
+    loaded.replay(*inputs())
+    loaded.save(path)
+    again = load_tape(path)
+    assert again.program == loaded.program
+    assert {name: bits(tensor) for name, tensor in again.state.items()} == {
+        name: bits(tensor) for name, tensor in loaded.state.items()
+    }
+    assert bits(again.replay(*inputs())) == bits(loaded.replay(*inputs()))
+
+
 def test_tied_weights_stay_tied(path: Path) -> None:
     weight = torch.nn.Parameter(torch.ones(4, 4))
 

@@ -21,17 +21,18 @@ _SHOWN = 4
 def save(tape: Tape, path: str | os.PathLike[str], data: bool) -> None:
     """Write the program, and with `data` the storages of state and inputs.
 
-    A tape that knows how they were at the beginning writes these, so that a check of the file begins as the trace did;
-    any other writes what they are now.
+    A tape with digests writes how they were at the beginning, so that a check of the file begins as the trace did; any
+    other writes what they are now.
     """
     if not data:
         return write_tape(path, tape.program)
+    start = tape.start if any(op.digests for op in tape.program.ops) else {}
     contents: dict[int, memoryview] = {}
     missing = []
     for index, slot in enumerate(tape.program.slots):
         if slot.role == "made" or slot.is_number or index in tape.program.constants or slot.storage in contents:
             continue
-        content = tape.start.get(slot.storage)
+        content = start.get(slot.storage)
         if content is None:
             content = _storage(slot, tape.tensors.get(index))
         if content is None:
