@@ -15,10 +15,12 @@ namespace torchreel::tape {
 
 namespace {
 
+// The anchor is of the same storage, and may be of another dtype or conjugated, which the slot is not.
 at::Tensor view_of(const at::Tensor& anchor, const PlanSlot& slot) {
   auto* impl = anchor.unsafeGetTensorImpl();
+  auto keys = impl->key_set() - c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   auto view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(impl->unsafe_storage()),
-                                                       impl->key_set(), impl->dtype());
+                                                       keys, c10::scalarTypeToTypeMeta(slot.dtype));
   view.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides, slot.offset);
   return view;
 }
