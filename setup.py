@@ -59,6 +59,7 @@ ALLOCATOR = [
 ]
 TAPE = [
     "tape/capture.cpp",
+    "tape/composites.cpp",
     "tape/decode.cpp",
     "tape/digest.cpp",
     "tape/escapes.cpp",

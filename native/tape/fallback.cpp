@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "capture.h"
+#include "composites.h"
 #include "wrappers.h"
 
 namespace torchreel::tape {
@@ -76,6 +77,7 @@ void register_capture() {
   all.fallback = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   all.fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&record>());
   use_wrappers(true);
+  register_composites();
 }
 
 void use_wrappers(bool on) {

@@ -34,9 +34,9 @@ bool gives_views(const c10::FunctionSchema& schema) {
   return true;
 }
 
-// Their schemas do not say it: a new tensor, or a view, as it comes.
-const std::unordered_set<std::string> kMayGiveViews = {"aten::reshape", "aten::contiguous", "aten::to",
-                                                       "aten::flatten"};
+// Their schemas do not say it: a new tensor, or a view, as it comes; or views that depend on values.
+const std::unordered_set<std::string> kMayGiveViews = {"aten::reshape", "aten::contiguous", "aten::to", "aten::flatten",
+                                                       "aten::tensor_split"};
 const std::unordered_set<std::string> kReshapes = {"aten::resize_",
                                                    "aten::resize_as_",
                                                    "aten::set_",
