@@ -30,6 +30,8 @@ from torchreel.program.model import (
     Slot,
     Stack,
 )
+from torchreel.tape import fresh, left_behind
+from torchreel.tape.assumptions import Assumptions
 from torchreel.tape.names import Search
 from torchreel.tape.optimizers import write_formulas
 from torchreel.tape.session import Session
@@ -53,6 +55,8 @@ class Parts:
     regions: list[Any] = field(default_factory=list)
     arguments: Structure | None = None
     results: Structure | None = None
+    refusal: str = ""  # why it can be looked at, but not replayed in place of a call
+    assumptions: Assumptions | None = None
 
 
 class Captured:
@@ -77,6 +81,8 @@ class Captured:
         self._made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._gradients = self._capture.gradients()
         self._rebound = self._capture.rebound()
+        self._left: list[left_behind.Left] = []
+        self._assumptions = Assumptions(session.steps, self._capture.modules(), session.scheduled)
 
     def parts(self) -> Parts:
         """Put the program together."""
@@ -90,7 +96,7 @@ class Captured:
             arguments=self._given.tree(list(self._capture.input_slots)),
             outputs=self._results.tree(self._result_slots),
         )
-        tensors = self._name(program)
+        tensors, alone = self._name(program)
         _write_stacks(program)
         self._write_generators(program, tensors)
         self._write_bindings(program)
@@ -98,12 +104,26 @@ class Captured:
             if op.backward and op.module < 0 and op.forward >= 0:
                 op.module = program.ops[op.forward].module
         program.objects = self._capture.objects()
-        program.schemas = _schemas(program)
-        write_formulas(program, self._session.steps)
         start = dict(self._capture.start_storages())
+        program.schemas = _schemas(program)
+        refusal = self._refusal(program, tensors, alone, start)
+        write_formulas(program, self._session.steps)
         kept = self._capture.kept()
         self._capture.close()
-        return Parts(program, tensors, kept, start, self._session.regions, self._given, self._results)
+        regions, given, results = self._session.regions, self._given, self._results
+        return Parts(program, tensors, kept, start, regions, given, results, refusal, self._assumptions)
+
+    def _refusal(
+        self, program: Program, tensors: dict[int, torch.Tensor], alone: set[int], start: dict[int, torch.Tensor]
+    ) -> str:
+        """Why there can be no replay, or nothing. `alone` are tensors that no op made and that only the tape has."""
+        stale = alone - fresh.announced(program)
+        refusal = left_behind.refusal(program, tensors, self._left, stale)
+        constants = {slot for slot in alone if program.slots[slot].role in ("constant", "captured")}
+        refusal = refusal or fresh.renew(program, tensors, constants, start)
+        if refusal:
+            program.notes.append(refusal)
+        return refusal
 
     def _check(self, decoded: dict[str, Any]) -> None:
         problem = decoded["alias_problem"]
@@ -120,23 +140,26 @@ class Captured:
             __version__, torch.__version__, platform.python_version(), machine, self._made, self._function
         )
 
-    def _name(self, program: Program) -> dict[int, torch.Tensor]:
-        """Give every slot that no op made its role and name; gives their tensors."""
+    def _name(self, program: Program) -> tuple[dict[int, torch.Tensor], set[int]]:
+        """Give every slot that no op made its role and name; gives their tensors, and those that only the tape has."""
         modules = self._capture.modules()
-        search = Search(self._roots(), modules, [step.optimizer for step in self._session.steps])
+        optimizers = [step.optimizer() for step in self._session.steps]
+        search = Search(self._roots(), modules, [each for each in optimizers if each is not None])
         program.modules = [
             Module(search.modules.get(id(module), type(module).__name__), type(module).__name__) for module in modules
         ]
         tensors: dict[int, torch.Tensor] = {}
         alone: set[int] = set()
         for slot, tensor, is_alone in self._capture.externals():
-            tensors[slot] = tensor
-            if is_alone:
+            if is_alone or fresh.is_held_by_tape_alone(tensor):
                 alone.add(slot)
+            tensors[slot] = tensor
         self._name_inputs(program)
-        self._name_found(program, search, tensors)
+        announced = fresh.announced(program)
+        self._name_found(program, search, tensors, announced)
+        alone = {slot for slot in alone | (announced & tensors.keys()) if not program.slots[slot].name}
         _name_rest(program, tensors, alone)
-        return tensors
+        return tensors, {slot for slot in alone if not program.slots[slot].is_number}
 
     def _name_inputs(self, program: Program) -> None:
         names = self._given.tensor_names()
@@ -147,14 +170,18 @@ class Captured:
             if program.slots[slot].role != "input":
                 program.slots[slot].role, program.slots[slot].name = "input", text
 
-    def _name_found(self, program: Program, search: Search, tensors: dict[int, torch.Tensor]) -> None:
+    def _name_found(
+        self, program: Program, search: Search, tensors: dict[int, torch.Tensor], announced: set[int]
+    ) -> None:
         used = {slot.name for slot in program.slots if slot.name}
         for named in search.tensors():
-            if type(named.tensor) not in (torch.Tensor, torch.nn.Parameter):
-                if torch.utils._python_dispatch.is_traceable_wrapper_subclass(named.tensor):
-                    continue
+            if torch.utils._python_dispatch.is_traceable_wrapper_subclass(named.tensor):
+                continue
             slot = self._capture.find(named.tensor)
-            if slot < 0 or slot not in tensors or program.slots[slot].name or named.name in used:
+            if slot >= 0 and (slot not in tensors or slot in announced):
+                self._left.append((named, slot))
+                continue
+            if slot < 0 or program.slots[slot].name or named.name in used:
                 continue
             record = program.slots[slot]
             record.role, record.name = named.role, named.name
@@ -171,7 +198,7 @@ class Captured:
             slot = _add_constant(program, tensors, torch.frombuffer(bytearray(state), dtype=torch.uint8))
             first = next((i for i, op in enumerate(program.ops) if Generator(place) in op.args), None)
             if first is not None:
-                _insert(program, first, Op(model.SET_RNG, [Generator(place), Ref(slot)], [], inserted=True))
+                fresh.insert(program, first, Op(model.SET_RNG, [Generator(place), Ref(slot)], [], inserted=True))
 
     def _write_bindings(self, program: Program) -> None:
         for owner, value in self._gradients:
@@ -184,13 +211,6 @@ class Captured:
                     "same: copy the values into it with copy_() instead."
                 )
             program.bindings.append(Binding("data", owner, value))
-
-
-def _insert(program: Program, place: int, op: Op) -> None:
-    program.ops.insert(place, op)
-    for other in program.ops:
-        if other.forward >= place:
-            other.forward += 1
 
 
 def _add_constant(program: Program, tensors: dict[int, torch.Tensor], tensor: torch.Tensor) -> int:

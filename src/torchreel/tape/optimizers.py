@@ -7,6 +7,7 @@ a recorded step are, bit for bit, what the formulas of that code give for its co
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +20,18 @@ _ITEM = "aten::_local_scalar_dense"
 _FILE = "torch/optim/adam.py"
 
 
+# Of a group of an optimizer: names and values of what is plain in it.
+Settings = tuple[tuple[str, ...], tuple[Any, ...]]
+_PLAIN = (bool, int, float, str, tuple, type(None))
+
+
 @dataclass(frozen=True)
 class StepTaken:
     """A step of an optimizer on the tape."""
 
-    optimizer: Any
-    kind: str  # its class
+    optimizer: weakref.ref[torch.optim.Optimizer]  # one that the function made for itself may go with it
     rates: tuple[tuple[float, float, float], ...]  # of each group: lr, beta1, beta2
+    settings: tuple[Settings, ...]  # of each group
 
 
 def step_taken(optimizer: torch.optim.Optimizer) -> StepTaken:
@@ -35,7 +41,13 @@ def step_taken(optimizer: torch.optim.Optimizer) -> StepTaken:
         values = (group.get("lr"), *(betas if isinstance(betas, tuple | list) and len(betas) == 2 else (None, None)))
         if all(isinstance(value, float | int) for value in values):
             rates.append(tuple(float(value) for value in values))
-    return StepTaken(optimizer, type(optimizer).__name__, tuple(dict.fromkeys(rates)))  # type: ignore[arg-type]
+    settings = tuple(_settings(group) for group in optimizer.param_groups)
+    return StepTaken(weakref.ref(optimizer), tuple(dict.fromkeys(rates)), settings)  # type: ignore[arg-type]
+
+
+def _settings(group: dict[str, Any]) -> Settings:
+    plain = {name: value for name, value in group.items() if type(value) in _PLAIN}
+    return tuple(plain), tuple(plain.values())
 
 
 def write_formulas(program: Program, steps: list[StepTaken]) -> None:

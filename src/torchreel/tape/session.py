@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from torchreel import _tape
 from torchreel.errors import TraceError
-from torchreel.tape import clearing, compiled, threads
+from torchreel.tape import clearing, compiled, schedulers, threads
 from torchreel.tape.optimizers import StepTaken, step_taken
 
 _one_at_a_time = threading.Lock()
@@ -24,6 +25,7 @@ class Session:
     def __init__(self, inputs: list[torch.Tensor], hashes: bool) -> None:
         self.steps: list[StepTaken] = []
         self.cleared = False
+        self.scheduled = False
         self.regions: list[Any] = []
         _check(inputs)
         if not _one_at_a_time.acquire(blocking=False):
@@ -38,9 +40,9 @@ class Session:
 
     def _switch_on(self) -> None:
         _prepare()
-        for switch in (_tape.watch_escapes, clearing.watch, threads.follow):
+        for switch in (_tape.watch_escapes, clearing.watch, schedulers.watch, threads.follow):
             switch(True)
-            self._undo.append(lambda switch=switch: switch(False))
+            self._undo.append(functools.partial(switch, False))
         self._undo.append(register_optimizer_step_pre_hook(self._on_step).remove)
         self._undo.append(compiled.watch(self.regions))
 
@@ -51,6 +53,7 @@ class Session:
         finally:
             self._switch_off()
         self.cleared = clearing.cleared or any("zero_grad" in name for _, name in self.capture.ranges)
+        self.scheduled = schedulers.stepped
         return slots
 
     def _switch_off(self) -> None:

@@ -90,6 +90,10 @@ class Tape:
 
         Stops with a GuardError where a number that the function used in Python is another one now.
         """
+        if self._parts.refusal:
+            raise ReplayError(self._parts.refusal)
+        if self._parts.assumptions is not None:
+            self._parts.assumptions.check()
         values, _ = self.run(self._arguments.match(args, kwargs), digests=False)
         return self._outputs.rebuild(values)
 
