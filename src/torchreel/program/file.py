@@ -72,9 +72,10 @@ class TapeFile:
     @property
     def complete(self) -> bool:
         """Whether all is here that a replay begins with."""
-        constants, data = self.program.constants, self.data or {}
+        constants = self.program.constants
+        stored = set(self.data or ())
         return all(
-            slot.role == "made" or slot.is_number or index in constants or slot.storage in data
+            slot.role == "made" or slot.is_number or index in constants or slot.storage in stored
             for index, slot in enumerate(self.program.slots)
         )
 
