@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -20,7 +21,7 @@ def source_frame(program: Program, op: Op) -> Frame | None:
     """The innermost frame of an op's stack that is the user's own; if all are torch's, the innermost of these."""
     innermost = None
     for frame in _frames(program, op.stack):
-        if not _NOT_THE_USERS.search(frame.file):
+        if _is_the_users(frame.file):
             return frame
         innermost = innermost or frame
     return innermost
@@ -52,6 +53,11 @@ def short_files(program: Program) -> dict[str, str]:
                 short[file] = end
                 break
     return short
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_the_users(file: str) -> bool:
+    return _NOT_THE_USERS.search(file) is None
 
 
 def _ends_with(file: str, end: str) -> bool:

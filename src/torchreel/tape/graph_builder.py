@@ -222,14 +222,16 @@ class GraphBuilder:
         """On the nodes that an op became: where it was called. print_readable() shows it."""
         frame = source_frame(self._program, op)
         module = self._program.modules[op.module] if op.module >= 0 else None
+        about = {
+            "source": source_line(self._program, op),
+            "module": module.path if module is not None else "",
+            "backward": op.backward,
+        }
+        if frame is not None:
+            where = f'File "{frame.file}", line {frame.line}, in {frame.function}'
+            about["stack_trace"] = f"{where}\n  {frame.text}"
         for node, _ in zip(reversed(self._graph.nodes), range(count), strict=False):
-            node.meta["source"] = source_line(self._program, op)
-            node.meta["module"] = module.path if module is not None else ""
-            node.meta["backward"] = op.backward
-            if frame is not None:
-                node.meta["stack_trace"] = (
-                    f'File "{frame.file}", line {frame.line}, in {frame.function}\n  {frame.text}'
-                )
+            node.meta.update(about)
 
 
 def _overload(program: Program, op: Op) -> Any:
