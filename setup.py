@@ -1,7 +1,8 @@
-"""Builds the extensions: _core against the installed torch, _decode and _allocator against nothing but Python."""
+"""Builds the extensions: _core and _tape against the installed torch, the others against nothing but Python."""
 
 import os
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension, include_path
 FLAGS = ["-O3", "-g1", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
 CXX = [*FLAGS, "-std=c++20"]
 TORCH_INCLUDES = include_paths()
+WRAPPERS = Path("build", "wrappers")
 CORE = [
     "allocator.cpp",
     "annotations.cpp",
@@ -78,10 +80,24 @@ def sources(names: list[str]) -> list[str]:
     return [str(Path("native", name)) for name in names]
 
 
+def write_wrappers(tape: Extension) -> None:
+    """The tape's wrappers are generated: written where only the build looks, and anew only where they change."""
+    environment = {**os.environ, "PYTHONPATH": "src"}
+    environment.pop("TORCHREEL_ALLOCATOR", None)  # it would ask for an extension that is not built yet
+    generator = [sys.executable, "-m", "torchreel.tape.generator", str(WRAPPERS)]
+    if subprocess.run(generator, env=environment).returncode != 0:
+        raise SystemExit("The tape's wrappers could not be generated: see above.")
+    tape.sources += sorted(str(path) for path in WRAPPERS.glob("*.cpp"))
+    tape.include_dirs.append(str(Path("native", "tape").resolve()))
+
+
 class Build(BuildExtension):
     def build_extensions(self) -> None:
         check = ["cc", "-fsyntax-only", "-I", sysconfig.get_path("include"), "native/interpreter_check.c"]
         subprocess.run(check, check=True)
+        for extension in self.extensions:
+            if extension.name == "torchreel._tape":
+                write_wrappers(extension)
         super().build_extensions()
 
 
