@@ -16,18 +16,20 @@ from torchreel.program.model import Complex, Ref, Tree
 # Objects that a structure only points to: they are the same at each call.
 _KEPT_WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, type, types.ModuleType, types.FunctionType)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_PLAIN_TYPES = frozenset(_PLAIN)
 _DEEPEST = 12
 
 
 class Structure:
-    """A value with its tensors taken out: they are `tensors`, and the rest is kept to build the value again."""
+    """A value with its tensors taken out: they are `tensors`, and the rest is kept to build the value again.
+
+    A tensor that stands in two places is taken out twice: at the next call they may be two.
+    """
 
     def __init__(self, value: Any) -> None:
         self.tensors: list[torch.Tensor] = []
         self.slots: list[int] = []  # of the tensors, once a tape knows them
-        self._places: dict[int, _Place] = {}
         self._shape = self._take(value, 0)
-        self._places.clear()
 
     def rebuild(self, tensors: list[torch.Tensor]) -> Any:
         return _built(self._shape, tensors)
@@ -44,28 +46,29 @@ class Structure:
         return _tree(self._shape, slots)
 
     def _take(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind in _PLAIN_TYPES:  # by far the most, and checks against classes of torch are slow
+            return value
         if isinstance(value, torch.Tensor):
             return self._take_tensor(value, depth)
-        if isinstance(value, (*_PLAIN, *_KEPT_WHOLE)) or depth > _DEEPEST:
+        if depth > _DEEPEST:
             return value
-        kind = type(value)
-        if kind in (tuple, list):
-            return kind(self._take(part, depth + 1) for part in value)
+        if kind is tuple or kind is list:
+            return kind([self._take(part, depth + 1) for part in value])
         if kind is dict:
             return {key: self._take(part, depth + 1) for key, part in value.items()}
+        if isinstance(value, (*_PLAIN, *_KEPT_WHOLE)):
+            return value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind(*(self._take(part, depth + 1) for part in value))
         return self._take_object(value, depth)
 
     def _take_tensor(self, tensor: torch.Tensor, depth: int) -> Any:
-        if id(tensor) in self._places:
-            return self._places[id(tensor)]
         if is_traceable_wrapper_subclass(tensor):
             names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
             parts = {name: self._take(getattr(tensor, name), depth + 1) for name in names}
             return _Wrapper(type(tensor), parts, context, tensor.size(), tensor.stride())
         place = _Place(len(self.tensors))
-        self._places[id(tensor)] = place
         self.tensors.append(tensor)
         return place
 
