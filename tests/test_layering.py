@@ -21,7 +21,7 @@ ALLOWED = {
     "allocator": {"reel", "ingest", "_allocator"},
     "memory": {"reel", "ingest", "record", "_core"},
     "export": {"reel", "analyze", "program"},
-    "record": {"reel", "_core"},
+    "record": {"reel", "_core", "program", "tape"},
     "profiler": {"reel", "record", "analyze", "export", "_core"},
     "program": set(),
     "tape": {"program", "_tape"},

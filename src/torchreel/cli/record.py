@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PARTS = ("shapes", "memory", "stacks", "modules", "flops", "python")
 DEFAULT_NAME = "run"
+SECOND_STEP = 1  # the first often makes what later ones find, such as an optimizer's state
 
 
 class ScriptCommand(click.Command):
@@ -39,8 +40,18 @@ class ScriptCommand(click.Command):
                 end = position + (2 if args[position] == "-m" else 1)
                 args = [*args[:end], "--", *args[end:]]
                 break
+            if args[position] == "--tape":
+                args = _with_step(args, position)
             position += 2 if args[position] in takes_value else 1
         return super().parse_args(ctx, args)
+
+
+def _with_step(args: list[str], position: int) -> list[str]:
+    """--tape takes a step or nothing: what follows it is the script, unless it is a number."""
+    follows = args[position + 1 : position + 2]
+    if follows and follows[0].isdecimal():
+        return [*args[:position], f"--tape={follows[0]}", *args[position + 2 :]]
+    return [*args[:position], f"--tape={SECOND_STEP}", *args[position + 1 :]]
 
 
 @click.command("record", cls=ScriptCommand, context_settings={"allow_interspersed_args": False})
@@ -54,6 +65,7 @@ class ScriptCommand(click.Command):
 @click.option("--python", is_flag=True, help="Calls of Python functions; costs the most.")
 @click.option("--all", "everything", is_flag=True, help="All of these but --python.")
 @click.option("--counters", metavar="NAME,...", help="Hardware counters per op: cycles,instructions ...")
+@click.option("--tape", type=int, metavar="[STEP]", help="The tape of one step, counted from 0.  [1]")
 @click.option("--ring", metavar="SIZE", help="Keep only the last of it, in this much memory: 64MB.")
 @click.option("--emit", type=click.Choice(("itt", "nvtx")), help="Also emit ops as ranges for VTune or Nsight.")
 @click.option("--allocator", type=click.Choice(("system", "caching")), help="Where CPU tensors get their memory.")
@@ -77,6 +89,8 @@ def command(output: Path | None, force: bool, module: str | None, script: tuple[
         a flight recorder: only the last moments are kept
     torchreel record --memory --allocator caching train.py
         freed CPU memory is kept for the next tensor, which makes many programs faster
+    torchreel record --tape train.py
+        the second step as a program, each of its ops joined with its times
     torchreel record --counters cycles,instructions train.py
         hardware counters of each op (see torchreel doctor)
     """
@@ -123,6 +137,7 @@ def _options(given: dict[str, Any]) -> RecordOptions:
     return RecordOptions(
         **parts,
         counters=counters,
+        tape=given["tape"],
         ring=given["ring"],
         emit=given["emit"],
         allocator=given["allocator"],

@@ -31,6 +31,8 @@ class RecordOptions:
     """Calls of Python functions, as ops of kind python."""
     counters: tuple[str, ...] = ()
     """Hardware counters per op: cycles, instructions, cache-misses ..."""
+    tape: int | None = None
+    """The step, counted from 0, whose tape is put into the reel, each of its ops joined with its row in ops."""
     ring: str | int | None = None
     """Keep only the last of it, in this much memory, until it is dumped: a flight recorder."""
     dump_signal: int | None = signal.SIGUSR2
@@ -50,6 +52,10 @@ class RecordOptions:
         object.__setattr__(self, "counters", tuple(self.counters))
         if self.ring is not None and self.ring_bytes < SMALLEST_RING:
             raise OptionError(f"A ring of {self.ring!r} is too small to hold anything: give it at least 1MiB.")
+        if self.tape is not None and (type(self.tape) is not int or self.tape < 0):
+            raise OptionError(f"tape={self.tape!r} is not a step: give its number, counted from 0.")
+        if self.tape is not None and self.ring is not None:
+            raise OptionError("A flight recorder has no place for a tape: leave out tape or ring.")
         if self.allocator not in (None, "system", "caching"):
             raise OptionError(f"allocator={self.allocator!r} is not known: it is 'caching' or 'system'.")
         if self.emit not in (None, "itt", "nvtx"):

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchreel import _core
 from torchreel._version import __version__
@@ -25,6 +25,9 @@ from torchreel.record.schedules import Schedule
 from torchreel.record.steps import OptimizerSteps
 from torchreel.reel import Reel, load, spool
 from torchreel.reel.meta import read_meta, write_meta
+
+if TYPE_CHECKING:
+    from torchreel.record.step_tape import StepTape
 
 _active: Recorder | None = None
 _lock = threading.Lock()
@@ -62,6 +65,7 @@ class Recorder:
         self._step = first_step
         self._steps_by_hand = False
         self._optimizer_steps: OptimizerSteps | None = None
+        self._tape: StepTape | None = None
         self._old_handler: Any = None
         self._old_excepthook: Callable[..., Any] | None = None
 
@@ -123,6 +127,10 @@ class Recorder:
             self._optimizer_steps = OptimizerSteps(self._optimizer_stepped)
         if options.ring is not None:
             self._catch_signal_and_exception()
+        if options.tape is not None and self._directory is not None:
+            from torchreel.record.step_tape import StepTape
+
+            self._tape = StepTape(options.tape, self._directory)
         atexit.register(self._stop_at_exit)
         self._running = True
         # Last, so that nothing of ours is in the recording.
@@ -130,6 +138,8 @@ class Recorder:
         _core.define_step(self._step)
         if self.schedule is not None and not self.schedule.records(self._step):
             self._pause()
+        if self._tape is not None:
+            self._tape.begins(self._step)
 
     def _remove_if_empty(self) -> None:
         if self.options.ring is None:
@@ -142,6 +152,8 @@ class Recorder:
             if not self._running:
                 raise RecorderError(f"Nothing is being recorded into {self.path}: start() comes before stop().")
             _core.pause()
+            if self._tape is not None:
+                self._tape.close()
             self._running = False
             _active = None
             atexit.unregister(self._stop_at_exit)
@@ -158,6 +170,8 @@ class Recorder:
                 f"{result['error']}.",
                 file=sys.stderr,
             )
+        if self._tape is not None and self._tape.problem:
+            print(f"torchreel: {self._tape.problem}", file=sys.stderr)
         if self._directory is None:
             return None
         self._close_reel(self.path)
@@ -174,12 +188,18 @@ class Recorder:
         for directory in sorted(entry for entry in path.iterdir() if entry.is_dir()):
             if spool.exists(directory) and (directory == self._directory or not _is_alive(directory.name)):
                 spool.convert(directory, counter)
+        if self._tape is not None and self._directory is not None:
+            from torchreel.record.tape_ops import write_tape_ops
+
+            write_tape_ops(self._directory)
         meta = read_meta(path)
         write_meta(path, {**meta, "state": "closed"})
 
     def leave_to_parent(self) -> None:
         """This object is the copy of a recorder that runs in the parent process."""
         self._running = False
+        if self._tape is not None:
+            self._tape.leave_to_parent()
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -207,6 +227,8 @@ class Recorder:
             self._next_step()
 
     def _next_step(self) -> None:
+        if self._tape is not None:
+            self._tape.ends()
         self._step += 1
         _core.define_step(self._step)
         if self.schedule is not None:
@@ -214,6 +236,8 @@ class Recorder:
                 self._resume()
             else:
                 self._pause()
+        if self._tape is not None:
+            self._tape.begins(self._step)
 
     def _pause(self) -> None:
         if not self._paused:

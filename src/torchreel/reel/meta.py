@@ -10,7 +10,7 @@ from typing import Any
 
 from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILE = "meta.json"
 
 Meta = dict[str, Any]
@@ -21,8 +21,13 @@ def _from_1_to_2(meta: Meta) -> Meta:
     return {**meta, "format": 2}
 
 
+def _from_2_to_3(meta: Meta) -> Meta:
+    """Version 3 has a table of the ops of tapes: older reels have no tapes."""
+    return {**meta, "format": 3}
+
+
 # From a version to the function that turns its meta.json into the next version's.
-MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2}
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2, 2: _from_2_to_3}
 
 
 def write_meta(reel: Path, meta: Meta) -> None:

@@ -258,6 +258,23 @@ COUNTERS = _table(
     ("value", pa.int64(), "how much it grew while the call was open, children included"),
 )
 
+TAPE_OPS = _table(
+    "tape_ops",
+    "one op of a tape: of a step that was traced while it was recorded",
+    ("tape", TEXT, "the tape's file in the directory of the process: step-1.tape"),
+    ("index", pa.int32(), "its place in the tape, from 0"),
+    ("name", TEXT, "with its overload: aten::add.Tensor"),
+    ("op", pa.int64(), "id in ops of its call; null for an inserted one, or where the call was not recorded"),
+    ("module", TEXT, "the nn.Module in which it ran, by the name of the variable that holds it, else null"),
+    ("file", TEXT, "the user's own source that called it, else null"),
+    ("line", pa.int32(), "line number in it, else null"),
+    ("backward", pa.bool_(), "whether it ran in backward"),
+    ("forward", pa.int32(), "for an op in backward: index of the op whose gradient it computes, else null"),
+    ("inserted", pa.bool_(), "not called by the program: what else is needed to have the same tensors"),
+    ("inputs", pa.string(), "all arguments of its schema: tensors with name, dtype and sizes, other values"),
+    ("outputs", pa.string(), "what it gave, in the same form"),
+)
+
 TABLES: dict[str, TableDefinition] = {
     table.name: table
     for table in (
@@ -279,5 +296,6 @@ TABLES: dict[str, TableDefinition] = {
         KERNELS,
         FLOWS,
         COUNTERS,
+        TAPE_OPS,
     )
 }

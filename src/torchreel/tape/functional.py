@@ -259,7 +259,7 @@ def whole_storage(tensor: torch.Tensor) -> torch.Tensor:
 
 def _is_whole(tensor: torch.Tensor) -> bool:
     all_bytes = int(tensor.untyped_storage().nbytes())
-    return tensor.storage_offset() == 0 and tensor.is_contiguous() and tensor.nbytes == all_bytes
+    return bool(tensor.storage_offset() == 0 and tensor.is_contiguous() and tensor.nbytes == all_bytes)
 
 
 def _check_state_only(program: Program, slots: list[int]) -> None:

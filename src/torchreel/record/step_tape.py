@@ -1,0 +1,84 @@
+"""The tape of one step of a recording: begun and ended where the recorder counts its steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from torchreel.errors import TorchreelError
+from torchreel.tape.span import Span
+
+
+class StepTape:
+    """Waits for its step, traces it, and writes it beside the process's tables. Never disturbs the program."""
+
+    def __init__(self, step: int, directory: Path) -> None:
+        self._step = step
+        self._path = directory / f"step-{step}.tape"
+        self._span: Span | None = None
+        self._reached = -1
+        self.problem = ""  # why there is no tape, in a sentence
+
+    def begins(self, step: int) -> None:
+        """A step begins."""
+        self._reached = step
+        if step != self._step:
+            return
+        try:
+            self._span = Span()
+        except TorchreelError as error:
+            self._say(str(error))
+
+    def ends(self) -> None:
+        """The step that began last is over."""
+        span, self._span = self._span, None
+        if span is None:
+            return
+        # What is done here is not the program's: neither in the recording, nor seen if it fails.
+        with _unrecorded():
+            try:
+                tape = span.end()
+                if not len(tape):
+                    return
+                self._path.parent.mkdir(exist_ok=True)  # a short program has left nothing there yet
+                tape.save(self._path, data=False)
+            except Exception as error:
+                self._say(str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+    def close(self) -> None:
+        """The recording is over; so is the step, if it is the last one."""
+        self.ends()
+        if self.problem or self._path.exists():
+            return
+        if self._reached <= 0:
+            self.problem = (
+                f"There is no tape of step {self._step}, because the program counted no steps: an optimizer's step() "
+                "or recorder.step() ends one; without them, trace a part of the program with torchreel.tracing()."
+            )
+        else:
+            self.problem = (
+                f"There is no tape of step {self._step}: the last step in which an op ran was before it "
+                f"({self._reached} ended), so name an earlier one, from 0."
+            )
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the step is the parent's."""
+        if self._span is not None:
+            self._span.leave_to_parent()
+        self._span = None
+
+    def _say(self, reason: str) -> None:
+        self.problem = f"There is no tape of step {self._step}. {reason}"
+
+
+@contextlib.contextmanager
+def _unrecorded() -> Iterator[None]:
+    """Ops of this thread are not seen by the recorder."""
+    torch._C._autograd._enable_record_function(False)
+    try:
+        yield
+    finally:
+        torch._C._autograd._enable_record_function(True)
