@@ -221,3 +221,51 @@ def test_a_script_does_not_inherit_our_future(directory: Path, monkeypatch: pyte
     Path("x.py").write_text("def f(x: int): pass\nassert f.__annotations__ == {'x': int}\n")
     Script("x.py").run()
     assert sys.modules["__main__"].__file__ == str(directory / "x.py")
+
+
+STEPS = """\
+import sys
+import torch
+
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    model(torch.ones(4, 3)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "step"), [(("--tape",), 1), (("--tape", "2"), 2), (("--tape=0", "--shapes"), 0)], ids=str
+)
+def test_the_tape_of_a_step(directory: Path, options: tuple[str, ...], step: int) -> None:
+    Path("train.py").write_text(STEPS)
+    result = record("-o", "x.reel", *options, "train.py", "4", "--tape")
+    assert result.returncode == 0
+    (path,) = Path("x.reel").glob("*/*.tape")
+    assert path.name == f"step-{step}.tape"
+    assert f" Tape of a step: {path}. Next: " in result.stderr
+    joined = "tape_ops t left join ops o on o.id = t.op"
+    query = f"select count(*) as n, count(t.op) as joined, min(o.step) as step from {joined}"
+    (row,) = library.load("x.reel").sql(query).to_pylist()
+    assert row["n"] == row["joined"] > 5 and row["step"] == step
+
+
+def test_no_tape_of_a_script_without_steps(script: Path) -> None:
+    result = record("--tape", "work/train.py", "exit", "3")
+    assert result.returncode == 3
+    said, recorded = result.stderr.splitlines()
+    assert said.startswith("torchreel: There is no tape of step 1, because the program counted no steps: ")
+    assert recorded.startswith("Recorded ")
+
+
+def test_a_tape_of_no_step(torchreel: Torchreel, script: Path) -> None:
+    assert torchreel("record", "--tape=-1", "work/train.py", "show").err == (
+        "Error: tape=-1 is not a step: give its number, counted from 0.\n"
+    )
+    assert torchreel("record", "--tape=one", "work/train.py").code == 2
+    assert torchreel("record", "--tape", "--ring", "64MB", "work/train.py", "show").err.startswith(
+        "Error: A flight recorder has no place for a tape"
+    )
+    assert torchreel("record", "--tape").code == 2

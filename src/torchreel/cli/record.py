@@ -200,9 +200,11 @@ def _close(recorder: Recorder, crashed: bool, began: float) -> None:
     ops = sum(open_parquet(file).metadata.num_rows for file in files)
     size = sum(file.stat().st_size for file in reel.path.rglob("*") if file.is_file())
     unclosed = sum(part.spooled for part in reel.parts)
+    tapes = [file for part in reel.parts for file in part.directory.glob("step-*.tape")]
+    tape = "".join(f" Tape of a step: {file}." for file in tapes)
     still = f" ({unclosed} not closed yet)" if unclosed else ""
     click.echo(
         f"Recorded {count_text(ops, 'op')} of {count_text(len(reel.parts), 'process')}{still} in {seconds:.2f} s: "
-        f"{reel.path}, {bytes_text(size)}. Next: torchreel report {shlex.quote(str(reel.path))}",
+        f"{reel.path}, {bytes_text(size)}.{tape} Next: torchreel report {shlex.quote(str(reel.path))}",
         err=True,
     )
