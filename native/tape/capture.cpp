@@ -19,12 +19,10 @@ namespace {
 std::atomic<uint64_t> captures{0};
 
 struct ThreadPlace {
-  uint64_t capture = 0;
-  uint32_t place = 0;
-  PyObject* module = nullptr;  // the last that was seen, and is kept by that capture
-  uint32_t module_place = kNone;
+  uint64_t capture;
+  uint32_t place;
 };
-thread_local ThreadPlace thread_place;
+__thread ThreadPlace thread_place __attribute__((tls_model("initial-exec")));
 
 // Everything in a generator that decides what it gives next.
 at::Tensor state_of(const at::Generator& generator) {
@@ -55,7 +53,7 @@ uint64_t storage_digest(const at::Tensor& tensor) {
 std::atomic<Capture*> Capture::active_{nullptr};
 
 Capture::Capture(CaptureOptions given)
-    : begin_sequence(at::sequence_number::peek()), slots(arena), options(given), number_(++captures) {}
+    : begin_sequence(at::sequence_number::peek()), slots(arena), ops(arena), options(given), number_(++captures) {}
 
 Capture::~Capture() {
   if (module_references.empty() || !Py_IsInitialized()) return;
@@ -70,7 +68,10 @@ uint32_t Capture::take_input(const at::Tensor& tensor) {
   return slot;
 }
 
-void Capture::start() { active_.store(this, std::memory_order_release); }
+void Capture::start() {
+  begin_random_ = state_of(at::detail::getDefaultCPUGenerator());
+  active_.store(this, std::memory_order_release);
+}
 
 void Capture::stop() {
   active_.store(nullptr, std::memory_order_release);
@@ -82,7 +83,7 @@ void Capture::stop() {
 void Capture::follow_thread(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
 
 uint32_t Capture::thread() {
-  if (thread_place.capture != number_) thread_place = {number_, threads_++, nullptr, kNone};
+  if (thread_place.capture != number_) thread_place = {number_, threads_++};
   return thread_place.place;
 }
 
@@ -131,6 +132,22 @@ void Capture::check_shared(const at::Tensor& tensor) {
   insert(op_named("aten::copy_", ""), {tensor, copy_of(tensor), false}, {tensor});
 }
 
+void Capture::note_blank(uint32_t slot) {
+  uint32_t storage = slots.all()[slot].storage;
+  if (storage == kNone || slots.storages()[storage].bytes == 0) return;
+  slots.storages()[storage].blank = true;
+  blanks_++;
+}
+
+void Capture::check_blank(const at::Tensor& tensor, uint32_t slot, const Writer& call) {
+  uint32_t storage = slots.all()[slot].storage;
+  if (storage == kNone || !slots.storages()[storage].blank || (call.op->shallow && !call.written)) return;
+  slots.storages()[storage].blank = false;
+  blanks_--;
+  if (call.written) return;
+  insert(op_named("aten::copy_", ""), {tensor, copy_of(tensor), false}, {tensor});
+}
+
 void Capture::opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave) {
   std::lock_guard lock(mutex);
   insert(op_named("torchreel::opaque", ""), {region, given}, {gave});
@@ -140,8 +157,9 @@ uint32_t Capture::place_of(const at::Generator& generator) {
   for (uint32_t place = 0; place < generators.size(); place++) {
     if (generators[place].generator == generator) return place;
   }
-  auto state = state_of(generator);
   bool is_default = generator.device().is_cpu() && generator == at::detail::getDefaultCPUGenerator();
+  // The program may have set the default one before it first drew from it.
+  auto state = is_default && begin_random_.defined() ? begin_random_ : state_of(generator);
   generators.push_back({generator, state, state, is_default});
   return static_cast<uint32_t>(generators.size() - 1);
 }
@@ -155,6 +173,8 @@ void Capture::check_generator(uint32_t place) {
 }
 
 void Capture::finish_generators() {
+  const auto& generator = at::detail::getDefaultCPUGenerator();
+  if (begin_random_.defined() && !same_bytes(state_of(generator), begin_random_)) place_of(generator);
   for (uint32_t place = 0; place < generators.size(); place++) check_generator(place);
 }
 
@@ -181,6 +201,8 @@ void Writer::put_tensor(const at::Tensor& tensor) {
   uint32_t slot = gives_ ? slots.made(tensor) : slots.read(tensor);
   word(kTensor | static_cast<uint64_t>(slot) << 8);
   if (tensors != nullptr) tensors->push_back(tensor);
+  if (tape_.blanks_ != 0 && !gives_ && op != nullptr) tape_.check_blank(tensor, slot, *this);
+  if (gives_ && op != nullptr && op->blank) tape_.note_blank(slot);
   if (tape_.options.hashes && slots.externals().size() != known) tape_.keep_start(tensor, slot);
   if (!tape_.shares_) return;
   uint32_t storage = slots.storage_of(tensor);
@@ -283,7 +305,9 @@ const uint64_t* Writer::keep() {
 Call::Call(const OpInfo& op)
     : tape_(*Capture::active()), op_(op), lock_(tape_.mutex, std::defer_lock), given_(tape_, false) {
   where();
+  given_.op = &op;
   lock_.lock();
+  where_.module = place_of_module();
   tape_.slots.op = static_cast<uint32_t>(tape_.ops.size());
 }
 
@@ -298,40 +322,33 @@ void Call::where() {
     where_.backward = true;
     where_.node = node->sequence_nr() + 1;
   }
-  PyObject* module = module_of_caller();
-  if (module == nullptr) return;
-  module_ = module;
-  bool met = thread_place.capture == tape_.number_ && thread_place.module == module;
-  if (met) return;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  Py_INCREF(module);
-  PyGILState_Release(gil);
-  std::lock_guard lock(tape_.mutex);
-  tape_.module_references.push_back(module);
-  auto [place, added] = tape_.module_places_.emplace(module, static_cast<uint32_t>(tape_.modules.size()));
-  if (added) tape_.modules.push_back(module);
-  tape_.thread();
-  thread_place.module = module;
-  thread_place.module_place = place->second;
+  module_ = module_of_caller();
 }
 
-void Call::note_written() {
-  bool written = arguments_ < op_.written.size() && op_.written[arguments_];
-  given_.tensors = written ? &written_ : nullptr;
-  arguments_++;
+uint32_t Call::place_of_module() {
+  if (module_ == nullptr) return kNone;
+  auto known = tape_.module_places_.find(module_);
+  if (known != tape_.module_places_.end()) return known->second;
+  lock_.unlock();
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_INCREF(static_cast<PyObject*>(module_));
+  PyGILState_Release(gil);
+  lock_.lock();
+  tape_.module_references.push_back(module_);
+  auto [place, added] = tape_.module_places_.emplace(module_, static_cast<uint32_t>(tape_.modules.size()));
+  if (added) tape_.modules.push_back(module_);
+  return place->second;
 }
 
 void Call::before_kernel() {
   if (given_.meta) return lock_.unlock();  // shapes are being worked out, by a compiler or for a fake tensor
   where_.thread = tape_.thread();
-  if (module_ != nullptr) where_.module = thread_place.module_place;
   if (op_.random) {
     if (given_.generator == kNone) given_.generator = tape_.place_of(at::detail::getDefaultCPUGenerator());
     tape_.check_generator(given_.generator);
   }
   where_.arguments = given_.keep();
-  tape_.ops.push_back(where_);
-  record_ = &tape_.ops.back();
+  record_ = &tape_.ops.push_back(where_);
   lock_.unlock();
 }
 

@@ -61,6 +61,8 @@ struct KnownGenerator {
   bool is_default;
 };
 
+class Writer;
+
 class Capture {
  public:
   explicit Capture(CaptureOptions options);
@@ -90,7 +92,7 @@ class Capture {
   std::mutex mutex;
   Arena arena;
   Slots slots;
-  std::deque<OpRecord> ops;
+  Log<OpRecord> ops;
   std::vector<c10::IValue> objects;
   std::vector<KnownGenerator> generators;
   std::vector<void*> modules;                                   // Python objects by place
@@ -110,12 +112,17 @@ class Capture {
   void insert(const OpInfo& op, const std::vector<c10::IValue>& arguments, const std::vector<c10::IValue>& results);
   // Says what others wrote to a shared storage since an op last touched it.
   void check_shared(const at::Tensor& tensor);
+  // Says what was written to new memory without an op: C++ makes tensors of numbers like that.
+  void check_blank(const at::Tensor& tensor, uint32_t slot, const Writer& call);
+  void note_blank(uint32_t slot);
   void keep_start(const at::Tensor& tensor, uint32_t slot);
 
   static std::atomic<Capture*> active_;
-  const uint64_t number_;  // tells a thread that it has not met this capture yet
+  const uint64_t number_;    // tells a thread that it has not met this capture yet
+  at::Tensor begin_random_;  // the state of the default generator when the tape began
   uint32_t threads_ = 0;
   bool shares_ = false;
+  size_t blanks_ = 0;  // storages that no op has written yet
   std::unordered_map<void*, uint32_t> module_places_;
 };
 
@@ -175,6 +182,8 @@ class Writer {
 
   uint32_t generator = kNone;                  // the last that was put
   bool meta = false;                           // whether a tensor without data was among them
+  const OpInfo* op = nullptr;                  // whose arguments or results they are
+  bool written = false;                        // whether the op writes what is put next
   std::vector<at::Tensor> shared;              // tensors on shared storages
   std::vector<at::Tensor>* tensors = nullptr;  // where to note all that are put, if anywhere
 
@@ -207,7 +216,8 @@ class Call {
   // In the order of the schema, all of them.
   template <class T>
   void argument(const T& value) {
-    if (tape_.options.hashes) note_written();
+    given_.written = op_.written[arguments_++];
+    if (tape_.options.hashes) given_.tensors = given_.written ? &written_ : nullptr;
     given_.put(value);
   }
   // What the op returned: once, all of it. Without this the call has failed, and is not on the tape.
@@ -215,6 +225,7 @@ class Call {
   void result(const T& value) {
     lock_.lock();
     Writer gave(tape_, true);
+    gave.op = &op_;
     if (tape_.options.hashes) gave.tensors = &made_;
     gave.put(value);
     finish(gave);
@@ -224,6 +235,7 @@ class Call {
   void results(c10::ArrayRef<c10::IValue> values) {
     lock_.lock();
     Writer gave(tape_, true);
+    gave.op = &op_;
     if (tape_.options.hashes) gave.tensors = &made_;
     for (const auto& value : values) gave.put(value);
     finish(gave);
@@ -232,9 +244,9 @@ class Call {
  private:
   friend class Below;
   void before_kernel();
-  void note_written();
   void finish(Writer& gave);
   void where();
+  uint32_t place_of_module();
 
   Capture& tape_;
   const OpInfo& op_;

@@ -43,18 +43,19 @@ void put(std::string& words, c10::IntArrayRef values) {
 }  // namespace
 
 Slots::Slots(Arena& arena) : arena_(arena) {
-  slots_.reserve(512);
-  storages_.reserve(512);
-  rehash(2048);
+  slots_.reserve(128);
+  storages_.reserve(128);
+  rehash(1024);
 }
 
 Slots::~Slots() { close(); }
 
 void Slots::close() {
-  for (auto& record : storages_) {
-    if (record.target != nullptr) c10::raw::weak_intrusive_ptr::decref(record.target);
-    record.target = nullptr;
+  for (uint32_t storage : live_) {
+    c10::raw::weak_intrusive_ptr::decref(storages_[storage].target);
+    storages_[storage].target = nullptr;
   }
+  live_.clear();
   table_.assign(table_.size(), 0);
   others_.clear();
 }
@@ -69,32 +70,36 @@ uint32_t Slots::lookup(const void* target) const {
 
 void Slots::rehash(size_t size) {
   table_.assign(size, 0);
-  in_table_ = 0;
-  for (uint32_t i = 0; i < storages_.size(); i++) {
-    if (storages_[i].target == nullptr) continue;
-    size_t at = hash_of(storages_[i].target) & (size - 1);
+  for (uint32_t storage : live_) {
+    size_t at = hash_of(storages_[storage].target) & (size - 1);
     while (table_[at] != 0) at = (at + 1) & (size - 1);
-    table_[at] = i + 1;
-    in_table_++;
+    table_[at] = storage + 1;
   }
 }
 
 // What the program has freed is let go of, so that its small objects do not pile up in the heap.
 void Slots::sweep() {
-  for (auto& record : storages_) {
-    if (record.target == nullptr || c10::raw::weak_intrusive_ptr::use_count(record.target) > 0) continue;
-    c10::raw::weak_intrusive_ptr::decref(record.target);
-    record.target = nullptr;
+  size_t kept = 0;
+  for (uint32_t storage : live_) {
+    auto& target = storages_[storage].target;
+    if (c10::raw::weak_intrusive_ptr::use_count(target) > 0) {
+      live_[kept++] = storage;
+    } else {
+      c10::raw::weak_intrusive_ptr::decref(target);
+      target = nullptr;
+    }
   }
-  rehash(table_.size());
-  next_sweep_ = storages_.size() + std::max<size_t>(1024, in_table_);
+  live_.resize(kept);
+  size_t size = table_.size();
+  next_sweep_ = std::max(kFirstSweep, kept * 2);
+  while (size < next_sweep_ * 2) size *= 2;
+  rehash(size);
 }
 
 uint32_t Slots::storage(c10::intrusive_ptr_target* target, uint64_t bytes, bool made) {
   uint32_t known = lookup(target);
   if (known != kNone) return known;
-  if (storages_.size() >= next_sweep_) sweep();
-  if (in_table_ * 2 >= table_.size()) rehash(table_.size() * 2);
+  if (live_.size() >= next_sweep_) sweep();
   c10::raw::weak_intrusive_ptr::incref(target);
   storages_.push_back({.target = target, .external = !made, .bytes = bytes});
   auto index = static_cast<uint32_t>(storages_.size() - 1);
@@ -102,7 +107,7 @@ uint32_t Slots::storage(c10::intrusive_ptr_target* target, uint64_t bytes, bool 
   size_t at = hash_of(target) & mask;
   while (table_[at] != 0) at = (at + 1) & mask;
   table_[at] = index + 1;
-  in_table_++;
+  live_.push_back(index);
   return index;
 }
 

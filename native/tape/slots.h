@@ -36,6 +36,7 @@ struct StorageRecord {
   uint32_t slots = kNone;             // the first of a list
   bool external = false;
   bool shared = false;  // with NumPy and others that read and write it without ops
+  bool blank = false;   // no op has written it yet
   uint64_t bytes = 0;
   uint64_t digest = 0;  // of a shared one: of its bytes, as an op last left them
 };
@@ -72,6 +73,7 @@ class Slots {
   void close();
 
  private:
+  static constexpr size_t kFirstSweep = 256;
   uint32_t add(const at::Tensor& tensor, bool made);
   uint32_t add_strided(const at::Tensor& tensor, bool made);
   uint32_t add_other(const at::Tensor& tensor, bool made);
@@ -89,8 +91,8 @@ class Slots {
   std::vector<at::Tensor> externals_;
   std::vector<uint32_t> external_slots_;
   std::vector<uint32_t> table_;  // open addressing: storage + 1
-  size_t in_table_ = 0;
-  size_t next_sweep_ = 1024;
+  std::vector<uint32_t> live_;   // storages that are in the table
+  size_t next_sweep_ = kFirstSweep;
   std::unordered_map<std::string, uint32_t> others_;
 };
 

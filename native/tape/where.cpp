@@ -36,11 +36,18 @@ FrameTable& table() {
 
 PyCodeObject* module_call = nullptr;
 
+StackCache* new_cache() {
+  static thread_local std::unique_ptr<StackCache> owner;
+  owner = std::make_unique<StackCache>();
+  return owner.get();
+}
+
 }  // namespace
 
 uint32_t stack_of_caller() {
-  static thread_local std::unique_ptr<StackCache> cache;
-  if (cache == nullptr) cache = std::make_unique<StackCache>();
+  // A plain thread variable is the cheapest to look at; another one owns what it points to.
+  static __thread StackCache* cache __attribute__((tls_model("initial-exec"))) = nullptr;
+  if (cache == nullptr) cache = new_cache();
   uint32_t id = 0;
   walk_stack(*cache, table(), id);
   return id;

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torchreel.program.model import Role
 
 _DEEPEST = 6
+_WIDEST = 1000  # parts of a container
 _MOST = 20_000  # objects
 
 
@@ -40,8 +42,7 @@ def reachable(function: Any) -> dict[str, Any]:
         found["self"] = owner
     code = getattr(function, "__code__", None)
     if code is None:
-        call = getattr(type(function), "__call__", None)
-        return found | ({"self": function} if isinstance(call, types.FunctionType) else {})
+        return found if isinstance(function, type | types.BuiltinFunctionType) else found | {"self": function}
     function = getattr(function, "__func__", function)
     scope = function.__globals__
     found |= {name: scope[name] for name in _names_in(code) if name in scope}
@@ -56,10 +57,29 @@ def reachable(function: Any) -> dict[str, Any]:
     return found | (function.__kwdefaults__ or {})
 
 
-def visible(frame: types.FrameType) -> dict[str, Any]:
-    """The variables that the code of a frame can see."""
-    scope = frame.f_globals
-    return {name: scope[name] for name in _names_in(frame.f_code) if name in scope} | dict(frame.f_locals)
+def visible(frame: types.FrameType) -> Callable[[], dict[str, Any]]:
+    """The variables that the code of a frame can see, as far as they are still there when they are asked for.
+
+    The tape must not keep them: among them may be all that the block computed.
+    """
+    scope, local = frame.f_globals, frame.f_locals
+    seen = {name: scope[name] for name in _names_in(frame.f_code) if name in scope} | local
+    held = {name: _held(value) for name, value in seen.items() if not _is_simple(value)}
+    return lambda: {name: value for name, get in held.items() if (value := get()) is not None}
+
+
+def _held(value: Any) -> Callable[[], Any]:
+    """Something that gives the value, if others keep it; of a container a copy, with those of its parts."""
+    if type(value) in (list, tuple):
+        parts = [_held(part) for part in value[:_WIDEST]]
+        return lambda: [part() for part in parts]
+    if type(value) is dict:
+        named = {key: _held(part) for key, part in list(value.items())[:_WIDEST]}
+        return lambda: {key: part() for key, part in named.items()}
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: None
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
@@ -100,7 +120,7 @@ class Search:
         elif isinstance(value, torch.optim.Optimizer):
             self._optimizers.append((name, value))
         elif isinstance(value, torch.Tensor):
-            self._add(name, "captured", value)
+            self._add(name, "parameter" if isinstance(value, torch.nn.Parameter) else "captured", value)
         elif isinstance(value, dict):
             return [(f"{name}.{key}", part) for key, part in value.items() if isinstance(key, str | int)]
         elif isinstance(value, list | tuple):

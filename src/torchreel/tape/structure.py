@@ -29,21 +29,21 @@ class Structure:
     def __init__(self, value: Any) -> None:
         self.tensors: list[torch.Tensor] = []
         self.slots: list[int] = []  # of the tensors, once a tape knows them
-        self._shape = self._take(value, 0)
+        self.shape = self._take(value, 0)  # with a Place for each tensor
 
     def rebuild(self, tensors: list[torch.Tensor]) -> Any:
-        return _built(self._shape, tensors)
+        return _built(self.shape, tensors)
 
     def constants(self) -> list[tuple[str, Any]]:
         """What is no tensor, each with where it stands."""
-        return list(_constants(self._shape, ""))
+        return list(_constants(self.shape, ""))
 
     def tensor_names(self) -> list[str]:
         """Where each tensor stands: "0.hidden", "1"."""
-        return [name for name, _ in sorted(_names(self._shape, ""), key=lambda named: named[1])]
+        return [name for name, _ in sorted(_names(self.shape, ""), key=lambda named: named[1])]
 
     def tree(self, slots: list[int]) -> Tree:
-        return _tree(self._shape, slots)
+        return _tree(self.shape, slots)
 
     def _take(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -65,10 +65,10 @@ class Structure:
 
     def _take_tensor(self, tensor: torch.Tensor, depth: int) -> Any:
         if is_traceable_wrapper_subclass(tensor):
-            names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+            names, context = tensor.__tensor_flatten__()
             parts = {name: self._take(getattr(tensor, name), depth + 1) for name in names}
-            return _Wrapper(type(tensor), parts, context, tensor.size(), tensor.stride())
-        place = _Place(len(self.tensors))
+            return Wrapper(type(tensor), parts, context, tensor.size(), tensor.stride())
+        place = Place(len(self.tensors))
         self.tensors.append(tensor)
         return place
 
@@ -79,11 +79,11 @@ class Structure:
             return value
         memo: dict[int, Any] = {id(tensor): self._take_tensor(tensor, depth) for tensor in inside}
         memo |= {id(kept): kept for kept in _kept_inside(value, set(), depth)}
-        return _Object(copy.deepcopy(value, memo), [memo[id(tensor)] for tensor in inside])
+        return Whole(copy.deepcopy(value, memo), [memo[id(tensor)] for tensor in inside])
 
 
 @dataclasses.dataclass(frozen=True)
-class _Place:
+class Place:
     """Where a tensor stood."""
 
     index: int
@@ -93,7 +93,7 @@ class _Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Wrapper:
+class Wrapper:
     """A tensor of a class that holds other tensors."""
 
     type: Any
@@ -104,7 +104,7 @@ class _Wrapper:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Object:
+class Whole:
     """An object of any other class, with places where its tensors were."""
 
     shape: Any
@@ -112,12 +112,12 @@ class _Object:
 
 
 def _built(shape: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(shape, _Place):
+    if isinstance(shape, Place):
         return tensors[shape.index]
-    if isinstance(shape, _Wrapper):
+    if isinstance(shape, Wrapper):
         parts = {name: _built(part, tensors) for name, part in shape.parts.items()}
         return shape.type.__tensor_unflatten__(parts, shape.context, shape.size, shape.stride)
-    if isinstance(shape, _Object):
+    if isinstance(shape, Whole):
         return copy.deepcopy(shape.shape, {id(place): _built(place, tensors) for place in shape.places})
     if type(shape) in (tuple, list):
         return type(shape)(_built(part, tensors) for part in shape)
@@ -130,9 +130,9 @@ def _built(shape: Any, tensors: list[torch.Tensor]) -> Any:
 
 def _parts(shape: Any) -> Iterator[tuple[str, Any]] | None:
     """The named parts of a container, or None for a leaf."""
-    if isinstance(shape, _Wrapper):
+    if isinstance(shape, Wrapper):
         return iter(shape.parts.items())
-    if isinstance(shape, _Object):
+    if isinstance(shape, Whole):
         return ((f"{type(shape.shape).__name__}[{index}]", place) for index, place in enumerate(shape.places))
     if isinstance(shape, dict):
         return ((str(key), part) for key, part in shape.items())
@@ -148,7 +148,7 @@ def _joined(prefix: str, name: str) -> str:
 
 
 def _names(shape: Any, prefix: str) -> Iterator[tuple[str, int]]:
-    if isinstance(shape, _Place):
+    if isinstance(shape, Place):
         yield prefix, shape.index
     for name, part in _parts(shape) or ():
         yield from _names(part, _joined(prefix, name))
@@ -156,7 +156,7 @@ def _names(shape: Any, prefix: str) -> Iterator[tuple[str, int]]:
 
 def _constants(shape: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     parts = _parts(shape)
-    if isinstance(shape, _Place):
+    if isinstance(shape, Place):
         return
     if parts is None:
         yield prefix, shape
@@ -166,7 +166,7 @@ def _constants(shape: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _tree(shape: Any, slots: list[int]) -> Tree:
-    if isinstance(shape, _Place):
+    if isinstance(shape, Place):
         slot = slots[shape.index]
         return Tree("leaf", leaf=Ref(slot)) if slot >= 0 else Tree("leaf", text="a tensor that no op of the tape made")
     parts = _parts(shape)
@@ -176,9 +176,7 @@ def _tree(shape: Any, slots: list[int]) -> Tree:
     kind: Any = "dict"
     if type(shape) in (tuple, list):
         kind = type(shape).__name__
-    cls = (
-        shape.type if isinstance(shape, _Wrapper) else type(shape.shape) if isinstance(shape, _Object) else type(shape)
-    )
+    cls = shape.type if isinstance(shape, Wrapper) else type(shape.shape) if isinstance(shape, Whole) else type(shape)
     name = "" if cls in (tuple, list, dict) else f"{cls.__module__}.{cls.__qualname__}"
     keys = [key for key, _ in named] if kind == "dict" else []
     return Tree(kind, name, keys, [_tree(part, slots) for _, part in named])

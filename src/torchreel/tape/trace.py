@@ -68,7 +68,7 @@ class Tracing:
             scope = visible(frame)
             code = frame.f_code
             where = f"a block in {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-            self._tape.fill(Captured(self._session, self._given, Structure(None), [], where, lambda: scope))
+            self._tape.fill(Captured(self._session, self._given, Structure(None), [], where, scope))
 
 
 def tracing(*inputs: Any, hashes: bool = False) -> Tracing:
