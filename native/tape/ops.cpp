@@ -59,6 +59,8 @@ OpInfo::OpInfo(c10::OperatorHandle op)
   reshapes = handle.hasTag(at::Tag::inplace_view) || kReshapes.count(base) != 0;
   unset = base.starts_with("aten::empty") || base.starts_with("aten::new_empty") || base.starts_with("aten::_empty") ||
           base.starts_with("aten::resize");
+  blank = unset && !base.starts_with("aten::resize");
+  shallow = view || blank || reshapes || base.ends_with("_like") || base.starts_with("aten::new_");
   silent = base.starts_with("profiler::");
   bool aten = base.starts_with("aten::");
   varying = !aten || handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);

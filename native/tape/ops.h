@@ -21,6 +21,8 @@ struct OpInfo {
   bool view = false;          // gives views of its first argument, and nothing else
   bool reshapes = false;      // changes sizes, strides or the storage of its first argument
   bool unset = false;         // gives memory that nobody has written
+  bool blank = false;         // ... and that is new
+  bool shallow = false;       // does not look at values: views, and what is made like another
   bool silent = false;        // of no consequence for tensors: ranges of the profiler
   bool varying = false;       // sizes of its results depend on more than sizes
   bool factory = false;       // has no tensor among its arguments
