@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torchreel
+from tests.tape.op_database import Call, database, difference, outcome, samples, title, ways
 from tests.tape.steps import bits, inputs, training_step
 from torchreel.errors import ReplayError, TraceError
 from torchreel.program.validate import check
@@ -218,3 +219,30 @@ def test_inputs_that_share_memory_and_are_written_are_refused() -> None:
         torchreel.trace(lambda x, y: x.add_(1).sum() + y.sum(), base, base[0], outplace=True)
     # Nothing is left switched on.
     assert torchreel.trace(torch.sin, base).replay(base).shape == (2, 3)
+
+
+def test_all_in_place_ops_of_the_op_database() -> None:
+    unlike, refused, done = [], set(), 0
+    for op in database():
+        for way in ways(op, (torch.float32,)):
+            for sample in samples(op, way, most=2) if way.in_place else ():
+                call = Call(op, way, sample)
+                arguments = call.arguments()
+                try:
+                    wanted = outcome(call(*arguments), arguments)
+                except RuntimeError:  # of sizes that cannot be written in place
+                    continue
+                try:
+                    tape = torchreel.trace(call, *call.arguments(), outplace=True)
+                except TraceError:
+                    refused.add(title(op))
+                    continue
+                arguments = call.arguments()
+                difference_found = difference(wanted, outcome(tape.replay(*arguments), arguments))
+                if difference_found or mutating(tape):
+                    unlike.append((title(op), difference_found, mutating(tape)))
+                done += 1
+    assert not unlike
+    # torch's functionalization does not know the one; the other writes to an input by its place in memory.
+    assert refused <= {*(f"polygamma.polygamma_n_{n}" for n in range(5)), "as_strided.partial_views"}
+    assert done > 200

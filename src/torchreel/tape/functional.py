@@ -263,13 +263,16 @@ def _is_whole(tensor: torch.Tensor) -> bool:
 
 
 def _check_state_only(program: Program, slots: list[int]) -> None:
+    """The whole of an input's storage is not given at a replay: it may lie elsewhere in another one then."""
     given = {each.slot for each in program.inputs}
-    named = [program.slots[slot].name for slot in slots]
-    if given & set(slots):
-        raise TraceError(
-            f"{named[0]} is an input whose memory the function also reaches as {named[-1]}, and writes to: that cannot "
-            "be written without mutation. Give it a clone(), or trace it without outplace=True."
-        )
+    if not given & set(slots):
+        return
+    first, last = program.slots[slots[0]].name, program.slots[slots[-1]].name
+    other = f"as {last}" if len(slots) > 1 else "by its place in memory, with as_strided()"
+    raise TraceError(
+        f"{first} is an input whose memory the function also reaches {other}, and writes to: that cannot be written "
+        "without mutation. Give it a clone(), or trace it without outplace=True."
+    )
 
 
 def _generator(record: model.RandomState) -> torch.Generator:
