@@ -8,64 +8,80 @@ import torch
 
 from torchreel.errors import ReplayError
 from torchreel.program.model import Program, Slot
+from torchreel.program.writes import written_storages
+from torchreel.tape.fitting import MisfitError, fit
 from torchreel.tape.structure import Structure
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Arguments:
     """Knows what a tape takes."""
 
-    def __init__(self, program: Program, traced: Structure | None, tensors: dict[int, torch.Tensor]) -> None:
+    def __init__(self, program: Program, traced: Structure | None) -> None:
         self._program = program
-        self._constants = None if traced is None else traced.constants()
+        self._traced = traced
         self._written = _written_inputs(program)
         self._names = [each.name for each in program.inputs]
         self._slots = [each.slot for each in program.inputs]
 
     def match(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """The input tensors in the order of the program."""
-        given = Structure((args, kwargs))
-        if len(given.tensors) != len(self._slots) or (
-            self._constants is not None and len(given.constants()) != len(self._constants)
-        ):
-            raise ReplayError(
-                f"The tape takes {len(self._slots)} tensors ({', '.join(self._names) or 'none'}), and "
-                f"{len(given.tensors)} were given, or in another structure: call replay() as the function was called."
-            )
-        self._check_constants(given)
-        inputs = [self._fit(place, tensor) for place, tensor in enumerate(given.tensors)]
-        self._check_aliases(inputs)
+        tensors = self._tensors(args, kwargs)
+        if len(tensors) != len(self._slots):
+            raise self._other_structure(len(tensors))
+        inputs = [self._fit(place, tensor) for place, tensor in enumerate(tensors)]
+        if len(inputs) > 1:
+            self._check_aliases(inputs)
         return inputs
 
-    def _check_constants(self, given: Structure) -> None:
-        if self._constants is None:
-            return
-        for (name, was), (_, now) in zip(self._constants, given.constants(), strict=True):
-            if was is not now and not _same(was, now):
+    def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        if self._traced is None:
+            return Structure((args, self._in_order(kwargs))).tensors
+        try:
+            return fit(self._traced.shape, (args, kwargs))
+        except MisfitError as misfit:
+            if isinstance(misfit.was, _PLAIN) and isinstance(misfit.now, _PLAIN):
                 raise ReplayError(
-                    f"Argument {_readable(name)} was {was!r} when the tape was made, and is {now!r} now: what is no "
-                    "tensor is part of the tape. Trace it again."
-                )
+                    f"Argument {_readable(misfit.path)} was {misfit.was!r} when the tape was made, and is "
+                    f"{misfit.now!r} now: what is no tensor is part of the tape. Trace it again."
+                ) from None
+            raise self._other_structure(len(Structure((args, kwargs)).tensors)) from None
+
+    def _in_order(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Of a loaded tape: by name, as far as the program knows the names."""
+        keys = self._program.arguments.parts[1].keys if len(self._program.arguments.parts) == 2 else []
+        return {key: kwargs[key] for key in keys} if set(keys) == set(kwargs) else kwargs
+
+    def _other_structure(self, given: int) -> ReplayError:
+        return ReplayError(
+            f"The tape takes {len(self._slots)} tensors ({', '.join(self._names) or 'none'}), and {given} were given, "
+            "or in another structure: call replay() as the function was called."
+        )
 
     def _fit(self, place: int, tensor: torch.Tensor) -> torch.Tensor:
         slot = self._program.slots[self._slots[place]]
-        found = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), str(tensor.device))
-        if slot.layout == "strided" and found != (slot.dtype, slot.sizes, slot.device):
+        found, wanted = _kind(tensor), (slot.dtype, slot.sizes, slot.device, slot.layout)
+        if found != wanted:
             raise ReplayError(
-                f"Input {self._names[place]} was {_text(slot.dtype, slot.sizes, slot.device)} when the tape was made, "
-                f"and is {_text(*found)} now: trace it again for another shape, dtype or device."
+                f"Input {self._names[place]} was {_text(*wanted)} when the tape was made, and is {_text(*found)} now: "
+                "trace it again for another shape, dtype, device or layout."
             )
-        if slot.layout != "strided" or tensor.layout != torch.strided or tensor.stride() == slot.strides:
+        if slot.layout != "strided" or (tensor.stride() == slot.strides and tensor.storage_offset() == slot.offset):
             return tensor
-        return self._with_strides(place, tensor, slot)
+        return self._copied(place, tensor, slot)
 
-    def _with_strides(self, place: int, tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
+    def _copied(self, place: int, tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
+        """With the strides and the offset that the views on the tape count from."""
         if place in self._written:
             raise ReplayError(
-                f"Input {self._names[place]} had strides {slot.strides} when the tape was made, and has "
-                f"{tensor.stride()} now; the tape writes to it, so it cannot be copied: give one with the same strides."
+                f"Input {self._names[place]} had strides {slot.strides} and offset {slot.offset} when the tape was "
+                f"made, and has {tensor.stride()} and {tensor.storage_offset()} now; the tape writes to it, so it "
+                "cannot be copied: give one with the same strides and offset."
             )
         with torch.no_grad():
-            return torch.empty_strided(slot.sizes, slot.strides, dtype=tensor.dtype).copy_(tensor)
+            whole = torch.empty(slot.bytes // tensor.element_size(), dtype=tensor.dtype, device=tensor.device)
+            return whole.as_strided(slot.sizes, slot.strides, slot.offset).copy_(tensor)
 
     def _check_aliases(self, inputs: list[torch.Tensor]) -> None:
         """Which inputs share memory is part of the program."""
@@ -88,24 +104,15 @@ class Arguments:
 
 def _written_inputs(program: Program) -> set[int]:
     """Places of the inputs whose storage is written, by an op or after the last one."""
-    storages = {program.slots[binding.owner].storage for binding in program.bindings if binding.kind == "copy"}
-    for op in program.ops:
-        schema = program.schemas.get(op.name, "")
-        if "!" not in schema:
-            continue
-        for value in op.args:
-            for part in value if isinstance(value, list) else [value]:
-                slot = getattr(part, "slot", None)
-                if slot is not None:
-                    storages.add(program.slots[slot].storage)
+    storages = written_storages(program)
+    storages |= {program.slots[binding.owner].storage for binding in program.bindings if binding.kind == "copy"}
     return {place for place, each in enumerate(program.inputs) if program.slots[each.slot].storage in storages}
 
 
-def _same(was: Any, now: Any) -> bool:
-    try:
-        return type(was) is type(now) and bool(was == now)
-    except Exception:  # of a class of the user's
-        return False
+def _kind(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], str, str]:
+    layout = str(tensor.layout).removeprefix("torch.")
+    sizes = () if tensor.is_nested else tuple(tensor.shape)
+    return str(tensor.dtype).removeprefix("torch."), sizes, str(tensor.device), layout
 
 
 def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -118,10 +125,10 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> int:
     return int(b.storage_offset()) - int(a.storage_offset())
 
 
-def _text(dtype: str, sizes: tuple[int, ...], device: str) -> str:
-    return f"{dtype} {list(sizes)} on {device}"
+def _text(dtype: str, sizes: tuple[int, ...], device: str, layout: str) -> str:
+    return f"{dtype} {list(sizes)} on {device}" + (f" ({layout})" if layout != "strided" else "")
 
 
 def _readable(name: str) -> str:
-    kind, _, path = name.partition(".")
+    kind, _, path = name.removeprefix(".").partition(".")
     return path if kind == "1" else f"{path} (by position)"

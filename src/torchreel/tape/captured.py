@@ -34,6 +34,7 @@ from torchreel.tape import fresh, left_behind
 from torchreel.tape.assumptions import Assumptions
 from torchreel.tape.names import Search
 from torchreel.tape.optimizers import write_formulas
+from torchreel.tape.quiet import quietly
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Structure
 
@@ -86,6 +87,10 @@ class Captured:
 
     def parts(self) -> Parts:
         """Put the program together."""
+        with quietly():
+            return self._parts()
+
+    def _parts(self) -> Parts:
         decoded = self._capture.decode(_MODEL)
         self._check(decoded)
         program = Program(
@@ -174,10 +179,13 @@ class Captured:
         self, program: Program, search: Search, tensors: dict[int, torch.Tensor], announced: set[int]
     ) -> None:
         used = {slot.name for slot in program.slots if slot.name}
+        objects = {id(tensor): slot for slot, tensor in tensors.items()}
         for named in search.tensors():
             if torch.utils._python_dispatch.is_traceable_wrapper_subclass(named.tensor):
                 continue
             slot = self._capture.find(named.tensor)
+            if slot < 0:  # it may have got other sizes since the tape was made
+                slot = objects.get(id(named.tensor), -1)
             if slot >= 0 and (slot not in tensors or slot in announced):
                 self._left.append((named, slot))
                 continue

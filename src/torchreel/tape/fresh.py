@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from torchreel.program.model import Op, Program, Ref, Slot, Tree
+from torchreel.program.writes import written_storages
 
 _LIFT = "aten::lift_fresh"  # torch.tensor() and its kin announce what they made by this
 
@@ -43,27 +44,6 @@ def renew(program: Program, tensors: dict[int, torch.Tensor], fresh: set[int], s
             )
         _make_anew(program, tensors, slot, start.get(record.storage))
     return ""
-
-
-def written_storages(program: Program) -> set[int]:
-    """Storages that an op writes."""
-    found = set()
-    for op in program.ops:
-        if "!" not in program.schemas[op.name]:
-            continue
-        for place in _written_places(program.schemas[op.name]):
-            value = op.args[place]
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, Ref):
-                    found.add(program.slots[part.slot].storage)
-    return found
-
-
-def _written_places(schema: str) -> Iterator[int]:
-    name, _, overload = schema.partition("(")[0].partition(".")
-    for place, argument in enumerate(torch._C._get_schema(name, overload).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield place
 
 
 def _returned(tree: Tree) -> Iterator[int]:

@@ -161,7 +161,7 @@ class Tape:
 
     @functools.cached_property
     def _arguments(self) -> Arguments:
-        return Arguments(self.program, self._parts.arguments, self._parts.tensors)
+        return Arguments(self.program, self._parts.arguments)
 
     @functools.cached_property
     def _outputs(self) -> Outputs:
@@ -207,6 +207,8 @@ class Tape:
                 f"The gradient of {name} was None when the tape was made, and is not now, so the function would add to "
                 f"it: clear it first, with zero_grad() in the function or with {name}.grad = None before the replay."
             )
+        if kind == "result":
+            return ReplayError(f"What the tape gives cannot be had: {recorded}")
         op = program.ops[place]
         where = f"{op.name} (op {place}{_comma(source_line(program, op))})"
         if kind == "guard":
