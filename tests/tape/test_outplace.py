@@ -98,6 +98,21 @@ def test_views_of_one_state_see_each_other() -> None:
     assert not mutating(tape)
 
 
+def test_a_result_that_is_a_view_of_what_was_written_stays_one() -> None:
+    state = torch.zeros(2, 3)
+
+    def write(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.add_(1).view(-1)[2:], state.mul_(2).t()
+
+    tape = torchreel.trace(write, torch.zeros(2, 3), outplace=True)
+    check(tape.program)
+    x = torch.zeros(2, 3)
+    of_input, of_state = tape.replay(x)
+    x.add_(5)
+    state.fill_(7)
+    assert of_input.tolist() == [6.0] * 4 and of_state.tolist() == [[7.0, 7.0]] * 3
+
+
 def test_making_it_leaves_state_and_random_numbers_as_the_call_left_them() -> None:
     model, step = training_step(dropout=0.3)
     twin, twin_step = training_step(dropout=0.3)

@@ -22,6 +22,7 @@ from torchreel.program.model import (
     Op,
     Program,
     Ref,
+    Slot,
     Tree,
     Value,
 )
@@ -154,7 +155,7 @@ class _Rewriting:
             ops=decoded["ops"],
             inputs=[Input(each.name, self._slot_of[each.slot]) for each in self._old.inputs],
             arguments=self._tree(self._old.arguments),
-            outputs=self._tree(self._old.outputs),
+            outputs=self._old.outputs,
             stacks=self._old.stacks,
             frames=self._old.frames,
             modules=self._old.modules,
@@ -163,6 +164,8 @@ class _Rewriting:
         )
         tensors = self._name(program)
         self._carry_over(program)
+        self._return_views(program)
+        program.outputs = self._tree(self._old.outputs)
         program.bindings = self._bindings()
         program.schemas = _schemas(program)
         results = copy.copy(old_parts.results)
@@ -262,6 +265,23 @@ class _Rewriting:
         if isinstance(word, str) and word.startswith("item:"):
             return f"item:{self._place_of[int(word.removeprefix('item:'))]}"
         return word
+
+    def _return_views(self, program: Program) -> None:
+        """A result that is a view of what was written is one of the user's tensor, not of what is copied into it."""
+        written = {owner for owner, _ in self._end.written}
+        owners = {self._old.slots[old].storage: new for old, new in self._end.given.items() if new in written}
+        owners |= self._end.wholes
+        for old in dict.fromkeys(_kept(self._old)):
+            was = self._old.slots[old]
+            owner = owners.get(was.storage, -1)
+            if old in self._end.given or owner < 0 or was.dtype != program.slots[owner].dtype or was.conjugate:
+                continue
+            base = program.slots[owner]
+            view = Slot(base.storage, was.dtype, was.sizes, was.strides, was.offset, base.device, bytes=base.bytes)
+            self._slot_of[old] = len(program.slots)
+            program.slots.append(view)
+            given: list[Value] = [Ref(owner), list(was.sizes), list(was.strides), was.offset]
+            program.ops.append(Op("aten::as_strided", given, [Ref(self._slot_of[old])], inserted=True))
 
     def _bindings(self) -> list[Binding]:
         # What is written goes into the tensors that were there at the beginning, before any gets other data.
