@@ -13,8 +13,9 @@ import torch
 import torchreel
 from tests.record.rows import rows
 from torchreel.errors import OptionError
-from torchreel.program.file import read_tape
+from torchreel.program.file import read_tape, write_tape
 from torchreel.program.validate import check
+from torchreel.record.tape_ops import write_tape_ops
 
 JOINED = """
     select t."index", t.name, t.op, t.inserted, t.module, t.line, t.file, t.backward, t.forward, t.inputs, t.outputs,
@@ -125,6 +126,30 @@ def test_ops_of_threads_are_joined_with_calls_of_their_threads(tmp_path: Path) -
     assert len(joined) == 6 and all(row["called"] == row["name"] for row in joined)
     threads = rows(reel, "select count(distinct o.thread) as n from tape_ops t join ops o on o.id = t.op")
     assert threads == [{"n": 2}]
+
+
+def test_a_clock_that_was_set_meanwhile(tmp_path: Path) -> None:
+    with torchreel.record(tmp_path / "run.reel", tape=1):
+        train_mlp(3)
+    reel = torchreel.load(tmp_path / "run.reel")
+    joined = rows(reel, JOINED)
+    program = read_tape(tape_file(reel)).program
+    for op in program.ops:
+        op.time_ns += 3_000_000_000
+    write_tape(tape_file(reel), program)
+    write_tape_ops(reel.parts[0].directory)
+    assert rows(torchreel.load(tmp_path / "run.reel"), JOINED) == joined
+
+
+def test_workers_of_a_loader_that_start_within_the_step(tmp_path: Path) -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(12.0).reshape(6, 2))
+    with torchreel.record(tmp_path / "run.reel", tape=0, children=False) as recorder:
+        total = sum(batch.sum().item() for (batch,) in torch.utils.data.DataLoader(data, 3, num_workers=2))
+        recorder.step()
+    assert total == 66
+    joined = rows(torchreel.load(tmp_path / "run.reel"), JOINED)
+    assert [row["name"] for row in joined].count("aten::sum") == 2
+    assert all(row["called"] == row["name"] for row in joined if not row["inserted"])
 
 
 def test_a_program_without_steps_is_told_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

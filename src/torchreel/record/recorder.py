@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from torchreel import _core
 from torchreel._version import __version__
-from torchreel.errors import AlreadyRecordingError, RecorderError, ReelExistsError, UnavailableError
+from torchreel.errors import (
+    AlreadyRecordingError,
+    RecorderError,
+    ReelExistsError,
+    TorchreelError,
+    UnavailableError,
+)
 from torchreel.record import children, process
 from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
@@ -189,17 +195,21 @@ class Recorder:
             if spool.exists(directory) and (directory == self._directory or not _is_alive(directory.name)):
                 spool.convert(directory, counter)
         if self._tape is not None and self._directory is not None:
-            from torchreel.record.tape_ops import write_tape_ops
-
-            write_tape_ops(self._directory)
+            self._join_tape(self._directory)
         meta = read_meta(path)
         write_meta(path, {**meta, "state": "closed"})
+
+    def _join_tape(self, directory: Path) -> None:
+        from torchreel.record.tape_ops import write_tape_ops
+
+        try:
+            write_tape_ops(directory)
+        except (TorchreelError, OSError) as error:  # the recording itself is there
+            print(f"torchreel: The tape in {directory} is not joined with the ops: {error}", file=sys.stderr)
 
     def leave_to_parent(self) -> None:
         """This object is the copy of a recorder that runs in the parent process."""
         self._running = False
-        if self._tape is not None:
-            self._tape.leave_to_parent()
 
     def __enter__(self) -> Recorder:
         return self.start()

@@ -64,12 +64,6 @@ class StepTape:
                 f"({self._reached} ended), so name an earlier one, from 0."
             )
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: the step is the parent's."""
-        if self._span is not None:
-            self._span.leave_to_parent()
-        self._span = None
-
     def _say(self, reason: str) -> None:
         self.problem = f"There is no tape of step {self._step}. {reason}"
 

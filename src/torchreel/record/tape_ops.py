@@ -5,6 +5,7 @@ An op of a tape knows when it was called: the innermost call of its name that wa
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from torchreel.reel.tables import OPS, TAPE_OPS
 from torchreel.reel.write import ProcessWriter
 
 _COLUMNS = ["id", "parent", "thread", "name", "overload", "start_ns", "dur_ns"]
-_MOST_OFFSETS = 64
+_MOST_WITNESSES = 64
 
 
 def write_tape_ops(directory: Path) -> None:
@@ -65,11 +66,28 @@ class _Calls:
             place = self._parents[place]
         return None
 
-    def offsets(self, op: Op) -> list[int]:
-        """How far the clocks of tape and recording may be apart, if an op's call is one of those of its name."""
-        starts = [int(self.starts[place]) for place, name in enumerate(self._names) if name == op.name]
-        # An op notes its time some hundred nanoseconds after its call began.
-        return [start + 300 - op.time_ns for start in starts[:_MOST_OFFSETS]]
+    def offset(self, ops: list[Op]) -> int:
+        """How far the clocks of tape and recording are apart: what puts the most ops within calls of their names."""
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(self._names):
+            places.setdefault(name, []).append(place)
+        named = sorted((op for op in ops if op.name in places), key=lambda op: len(places[op.name]))
+        edges = []
+        for op in named[:_MOST_WITNESSES]:  # rare names say the most
+            for place in places[op.name]:
+                edges.append((int(self.starts[place]) - op.time_ns, 1))
+                edges.append((int(self._ends[place]) - op.time_ns, -1))
+        return _most_covered(sorted(edges))
+
+
+def _most_covered(edges: list[tuple[int, int]]) -> int:
+    """The middle of where the most spans overlap, each given by its beginning (+1) and its end (-1)."""
+    depth = deepest = middle = 0
+    for (at, change), (following, _) in itertools.pairwise(edges):
+        depth += change
+        if depth > deepest:
+            deepest, middle = depth, (at + following) // 2
+    return middle
 
 
 def _read_calls(path: Path, step: int) -> list[_Calls]:
@@ -104,10 +122,8 @@ def _best(ops: list[Op], threads: list[_Calls]) -> list[int | None]:
 def _trials(ops: list[Op], threads: list[_Calls]) -> Iterator[list[int | None]]:
     for calls in threads:
         yield calls.find(ops)
-    called = [op for op in ops if not op.inserted]
-    for calls in threads if called else []:
-        for offset in calls.offsets(called[0]):
-            yield calls.find(ops, offset)
+    for calls in threads:
+        yield calls.find(ops, calls.offset(ops))
 
 
 def _count(found: list[int | None]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import FrameType
 
@@ -20,19 +21,33 @@ class Span:
         self._block = tracing()
         self._tape = self._block.__enter__()
         self._block._frame = None  # a step may begin in another function than it ends in, and that one may be gone
+        _open.add(self)
 
     def end(self) -> Tape:
         """Stop; names are those of the variables that the user's code has now."""
+        _open.discard(self)
         self._block._frame = _users_frame(sys._getframe(1))
         self._block.__exit__(None, None, None)
         return self._tape
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: the trace is the parent's. Takes no lock, for a thread that is gone may hold it."""
+    def leave(self) -> None:
+        """Let it go on elsewhere. Takes no lock, for a thread that is gone may hold it."""
         _tape.follow_thread(False)
         session = self._block._session
         if session is not None:
             session._switch_off()
+
+
+_open: set[Span] = set()
+
+
+def _leave_to_parent() -> None:
+    """In a forked child, such as a worker of a DataLoader: what is being traced is the parent's."""
+    while _open:
+        _open.pop().leave()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _users_frame(frame: FrameType) -> FrameType:
