@@ -90,6 +90,8 @@ def check_op(op: Any, most: int | None = None) -> set[str]:
     """All samples, or so many, of an op: with gradients and without, in place, and without autograd."""
     found: set[str] = set()
     dtypes = op.supported_dtypes("cpu")
+    if not dtypes:  # of another device
+        return found
     dtype = FLOAT if FLOAT in dtypes else sorted(dtypes, key=str)[0]
     backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     for way in (Way(dtype, backward=backward), Way(dtype, in_place=True)):
