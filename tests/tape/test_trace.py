@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -187,6 +188,29 @@ def test_a_result_does_not_change_with_the_next_replay() -> None:
     second = tape.replay(torch.full((2,), 5.0))
     assert first[0].tolist() == [2.0, 2.0] and second[0].tolist() == [6.0, 6.0]
     assert second[1].tolist() == [1.0, 2.0]
+
+
+def test_a_tensor_made_of_numbers_is_new_at_each_replay() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        total = torch.tensor(0.0)
+        for value in x:
+            total += value
+        return total
+
+    tape = torchreel.trace(function, torch.ones(3), hashes=True)
+    first = tape.replay(torch.ones(3))
+    assert tape.replay(torch.full((3,), 2.0)).item() == 6.0 and first.item() == 3.0
+
+
+def test_an_array_of_numpy_is_new_at_each_replay() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        table = torch.from_numpy(numpy.arange(3, dtype=numpy.float32))
+        table += x
+        return table
+
+    tape = torchreel.trace(lambda x: function(x) * 1, torch.ones(3), hashes=True)
+    for _ in range(2):
+        assert tape.replay(torch.ones(3)).tolist() == [1.0, 2.0, 3.0]
 
 
 def test_an_input_that_is_returned_is_the_input() -> None:

@@ -162,6 +162,18 @@ def cleared_by_hand(model: torch.nn.Module, optimizer: torch.optim.Optimizer) ->
     return step
 
 
+def cleared_first_by_hand(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for parameter in model.parameters():
+            parameter.grad = None
+        loss = functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def accumulated(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Any:
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
@@ -254,6 +266,12 @@ STEPS = [
     zeros_kept,
     cleared_at_the_end,
     cleared_by_hand,
+    pytest.param(
+        cleared_first_by_hand,
+        marks=pytest.mark.xfail(
+            strict=True, raises=ReplayError, reason="that a function sets gradients to None by itself is not seen"
+        ),
+    ),
     accumulated,
     clipped,
     gradients_of_autograd,

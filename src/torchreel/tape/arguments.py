@@ -24,14 +24,20 @@ class Arguments:
         self._written = _written_inputs(program)
         self._names = [each.name for each in program.inputs]
         self._slots = [each.slot for each in program.inputs]
+        self._layouts = [_layout(program.slots[slot]) for slot in self._slots]
+        storages = [program.slots[slot].storage for slot in self._slots]
+        self._shared = bool(self._written) or len(set(storages)) < len(storages)
 
     def match(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """The input tensors in the order of the program."""
         tensors = self._tensors(args, kwargs)
         if len(tensors) != len(self._slots):
             raise self._other_structure(len(tensors))
-        inputs = [self._fit(place, tensor) for place, tensor in enumerate(tensors)]
-        if len(inputs) > 1:
+        inputs = [
+            tensor if wanted is not None and _lies_as(tensor, *wanted) else self._fit(place, tensor)
+            for place, (tensor, wanted) in enumerate(zip(tensors, self._layouts, strict=True))
+        ]
+        if self._shared and len(inputs) > 1:
             self._check_aliases(inputs)
         return inputs
 
@@ -107,6 +113,31 @@ def _written_inputs(program: Program) -> set[int]:
     storages = written_storages(program)
     storages |= {program.slots[binding.owner].storage for binding in program.bindings if binding.kind == "copy"}
     return {place for place, each in enumerate(program.inputs) if program.slots[each.slot].storage in storages}
+
+
+_Layout = tuple[torch.dtype, torch.Size, torch.device, tuple[int, ...], int]
+
+
+def _layout(slot: Slot) -> _Layout | None:
+    """What an input is compared with at each replay; None for a layout without strides."""
+    if slot.layout != "strided":
+        return None
+    dtype: torch.dtype = getattr(torch, slot.dtype)
+    return dtype, torch.Size(slot.sizes), torch.device(slot.device), slot.strides, slot.offset
+
+
+def _lies_as(
+    tensor: torch.Tensor, dtype: torch.dtype, sizes: torch.Size, device: torch.device, strides: Any, offset: int
+) -> bool:
+    return (
+        tensor.dtype is dtype
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and tensor.shape == sizes
+        and tensor.device == device
+        and tensor.stride() == strides
+        and tensor.storage_offset() == offset
+    )
 
 
 def _kind(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], str, str]:

@@ -31,7 +31,7 @@ def fit(shape: Any, value: Any) -> list[torch.Tensor]:
 
 def _fit(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> None:
     if type(shape) is Place:
-        if not isinstance(value, torch.Tensor) or is_traceable_wrapper_subclass(value):
+        if type(value) is not torch.Tensor and not _is_one_tensor(value):
             raise MisfitError(path, shape, value)
         found[shape.index] = value
     elif type(shape) is tuple or type(shape) is list:
@@ -52,6 +52,10 @@ def _fit(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> N
             _fit(part, getattr(value, name), f"{path}.{name}", found)
     elif shape is not value and not _is_same(shape, value):
         raise MisfitError(path, shape, value)
+
+
+def _is_one_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not is_traceable_wrapper_subclass(value)
 
 
 def _fit_mapping(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> None:
