@@ -185,6 +185,8 @@ def _tree(shape: Any, slots: list[int]) -> Tree:
 def _leaf(value: Any) -> Tree:
     if isinstance(value, complex):
         return Tree("leaf", leaf=Complex(value.real, value.imag))
+    if isinstance(value, torch.Size):
+        return Tree("tuple", "torch.Size", parts=[Tree("leaf", leaf=size) for size in value])
     if type(value) in (bool, int, float, str, type(None)) and not (isinstance(value, int) and abs(value) >= 2**63):
         return Tree("leaf", leaf=value)
     return Tree("leaf", text=repr(value)[:200])
