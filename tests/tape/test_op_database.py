@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.tape import op_database
 from tests.tape.op_database import SOME_DTYPES, Way, check, database, samples, title, ways
 
 _EVERY = 12  # op, of the sample
@@ -49,6 +48,4 @@ def test_ops_of_a_sample_replay_bit_by_bit(shard: int, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_op_replays_bit_by_bit(op: Any, tmp_path: Path) -> None:
-    if title(op) in op_database.EXCEPTIONS:
-        pytest.xfail(op_database.EXCEPTIONS[title(op)])
     assert failures(op, ways(op), None, tmp_path) == []
