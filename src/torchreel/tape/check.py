@@ -50,7 +50,7 @@ def check(tape: Tape) -> CheckResult:
 
     The state is left as this replay leaves it.
     """
-    if not any(op.digests for op in tape.program.ops) and not all(
+    if all(op.digests is None for op in tape.program.ops) and not all(
         _is_view(tape.program, op) for op in tape.program.ops
     ):
         raise ReplayError(

@@ -124,7 +124,7 @@ class Tape:
 
     def restore(self) -> None:
         """Put state, inputs and random generators back to what they were when the tape began."""
-        if not self.start:
+        if not self.start and (self.state or self.inputs):
             raise ReplayError("The tape does not know the state that it began with: trace it with hashes=True.")
         slots = self.program.slots
         with torch.no_grad():
