@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -108,5 +109,6 @@ def _layers() -> Named:
 
 
 def _layer(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    layer = copy.deepcopy(layer)  # the next time begins with the same weights
     x = nn.Parameter(torch.randn(shape))
     ways(nn.ModuleList([layer, nn.ParameterList([x])]), lambda: layer(x * 1).mean())

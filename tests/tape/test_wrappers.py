@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from benchmarks.hot import layers, methods, networks, optimizers, pretrained
@@ -19,6 +20,9 @@ from torchreel.tape.hot_ops import hot_ops
 
 SHARE = 12  # one of so many ops is tried in short runs
 FLOAT = torch.float32
+SCRIPTED = {"deberta_v2"}  # TorchScript compiles while it runs, and calls other ops the first times
+# A dispatch mode, with which the hot set was counted, makes composite ops take paths that they take for subclasses.
+ONLY_UNDER_A_MODE = {"aten::_ctc_loss.Tensor", "aten::_ctc_loss_backward.Tensor", "aten::index_add"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,7 @@ def both(function: Callable[..., Any], arguments: Callable[[], list[Any]]) -> tu
 def _recorded(function: Callable[..., Any], arguments: list[Any], wrappers: bool) -> Any:
     _tape.use_wrappers(wrappers)
     torch.manual_seed(0)
+    np.random.seed(0)  # some models draw from it
     try:
         return torchreel.trace(function, *arguments).program
     except Exception as error:
@@ -157,9 +162,11 @@ def test_the_programs_of_the_hot_set_are_recorded_alike() -> None:
     pytest.importorskip("transformers")
     found: set[str] = set()
     for family in (pretrained, networks, optimizers, layers, methods):
-        for _, program in family.programs():
+        for name, program in family.programs():
+            for _ in range(2 if name in SCRIPTED else 0):
+                program()
             found |= check(program, list)
-    assert hot_ops() - found == set()
+    assert hot_ops() - found <= ONLY_UNDER_A_MODE
 
 
 def test_wrappers_can_be_switched_off_and_on_again() -> None:
