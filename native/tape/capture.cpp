@@ -4,6 +4,7 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/node.h>
 
@@ -107,6 +108,7 @@ void Capture::insert(const OpInfo& op, const std::vector<c10::IValue>& arguments
 }
 
 void Capture::seen(const at::Tensor& tensor) {
+  c10::impl::ExcludeDispatchKeyGuard quiet(kKey);  // hashing may call ops, which would wait for the lock
   std::lock_guard lock(mutex);
   auto digest = digest_of(tensor);
   if (!digest.has_value()) return;
@@ -151,6 +153,11 @@ void Capture::check_blank(const at::Tensor& tensor, uint32_t slot, const Writer&
 void Capture::opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave) {
   std::lock_guard lock(mutex);
   insert(op_named("torchreel::opaque", ""), {region, given}, {gave});
+}
+
+void Capture::note_generator(const at::Generator& generator) {
+  std::lock_guard lock(mutex);
+  if (generator.defined() && generator.device().is_cpu()) place_of(generator);
 }
 
 uint32_t Capture::place_of(const at::Generator& generator) {
@@ -317,6 +324,7 @@ void Call::where() {
   where_.stack = stack_of_caller();
   where_.time = ticks();
   where_.sequence = at::sequence_number::peek();
+  where_.grad = at::GradMode::is_enabled();
   auto node = torch::autograd::get_current_node();
   if (node) {
     where_.backward = true;
@@ -371,6 +379,7 @@ void Call::finish(Writer& gave) {
     }
   }
   for (const auto& tensor : given_.shared) {
+    c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
     uint64_t now = storage_digest(tensor);
     auto& storage = tape_.slots.storages()[tape_.slots.storage_of(tensor)];
     if (now == storage.digest) continue;

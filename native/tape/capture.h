@@ -46,6 +46,7 @@ struct OpRecord {
   uint32_t thread = 0;
   bool backward = false;
   bool inserted = false;
+  bool grad = true;  // whether autograd was on
   const std::vector<std::optional<Digest>>* digests = nullptr;
 };
 
@@ -84,6 +85,8 @@ class Capture {
   void share(const at::Tensor& tensor);
   // A call of a region that is no op, by its place among the caller's own objects: what it was given and gave.
   void opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave);
+  // Has the state of a generator on record, before Python changes it.
+  void note_generator(const at::Generator& generator);
   // What generators were left in, at the end.
   void finish_generators();
 

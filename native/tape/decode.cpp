@@ -166,7 +166,7 @@ class Decoder {
     return classes_[kOp](record.op->name, values(record.arguments, schema.arguments()),
                          values(record.results, schema.returns()), record.stack,
                          record.module == kNone ? -1 : static_cast<int64_t>(record.module), forward, record.backward,
-                         record.thread, time_ns(record.time), record.inserted, true, digests);
+                         record.thread, time_ns(record.time), record.inserted, true, digests, record.grad);
   }
 
   py::object digest_row(const std::optional<Digest>& digest) {
@@ -205,6 +205,12 @@ class Decoder {
     return all;
   }
 
+  // Tensors that are nested say that they are strided, and have no strides.
+  static std::string layout_name(const SlotRecord& slot, bool strided) {
+    auto layout = static_cast<c10::Layout>(slot.layout);
+    return !strided && layout == c10::kStrided ? "nested" : name_in(kLayouts, layout);
+  }
+
   py::list slots() {
     py::list all;
     int64_t without_storage = static_cast<int64_t>(capture_.slots.storages().size());
@@ -215,14 +221,13 @@ class Decoder {
       bool is_number = (slot.kind & kWrappedNumber) != 0;
       bool requires_grad = false;
       if (slot.external != kNone) requires_grad = capture_.slots.externals()[slot.external].requires_grad();
-      all.append(
-          classes_[kSlot](strided ? static_cast<int64_t>(slot.storage) : without_storage++,
-                          dtype_name(static_cast<c10::ScalarType>(slot.kind & 0xff)),
-                          py::tuple(numbers(slot.geometry, slot.dimensions)),
-                          strided ? py::tuple(numbers(slot.geometry + slot.dimensions, slot.dimensions)) : py::tuple(),
-                          slot.offset, slot.device.str(), name_in(kLayouts, static_cast<c10::Layout>(slot.layout)),
-                          slot.external == kNone ? "made" : "captured", "", number, is_number,
-                          (slot.kind & kConjugate) != 0, (slot.kind & kNegative) != 0, requires_grad, bytes));
+      all.append(classes_[kSlot](
+          strided ? static_cast<int64_t>(slot.storage) : without_storage++,
+          dtype_name(static_cast<c10::ScalarType>(slot.kind & 0xff)),
+          py::tuple(numbers(slot.geometry, slot.dimensions)),
+          strided ? py::tuple(numbers(slot.geometry + slot.dimensions, slot.dimensions)) : py::tuple(), slot.offset,
+          slot.device.str(), layout_name(slot, strided), slot.external == kNone ? "made" : "captured", "", number,
+          is_number, (slot.kind & kConjugate) != 0, (slot.kind & kNegative) != 0, requires_grad, bytes));
     }
     return all;
   }

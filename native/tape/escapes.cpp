@@ -1,6 +1,7 @@
 #include "escapes.h"
 
 #include <Python.h>
+#include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "capture.h"
@@ -45,6 +46,22 @@ PyObject* tolist(PyObject* self, PyObject* nothing) {
   return kToList.theirs(self, nothing);
 }
 
+// A generator that Python sets: what it was before is asked for while it is still known.
+template <int which>
+PyObject* set_generator(PyObject* self, PyObject* argument);
+
+Method kSetters[] = {{"manual_seed", &set_generator<0>},
+                     {"seed", &set_generator<1>},
+                     {"set_state", &set_generator<2>},
+                     {"graphsafe_set_state", &set_generator<3>}};
+
+template <int which>
+PyObject* set_generator(PyObject* self, PyObject* argument) {
+  auto* tape = Capture::active();
+  if (tape != nullptr) tape->note_generator(reinterpret_cast<THPGenerator*>(self)->cdata);
+  return kSetters[which].theirs(self, argument);
+}
+
 void find(Method& method, PyObject* of) {
   if (method.definition != nullptr) return;
   PyObject* descriptor = PyObject_GetAttrString(of, method.name);
@@ -59,13 +76,21 @@ void find(Method& method, PyObject* of) {
   Py_DECREF(descriptor);
 }
 
+void exchange(Method& method, bool on) {
+  if (method.definition != nullptr) method.definition->ml_meth = on ? method.ours : method.theirs;
+}
+
 }  // namespace
 
 void watch_escapes(bool on) {
   auto* base = reinterpret_cast<PyObject*>(THPVariableClass);
   for (auto* method : {&kToNumpy, &kToList}) {
     find(*method, base);
-    if (method->definition != nullptr) method->definition->ml_meth = on ? method->ours : method->theirs;
+    exchange(*method, on);
+  }
+  for (auto& method : kSetters) {
+    find(method, THPGeneratorClass);
+    exchange(method, on);
   }
 }
 

@@ -1,4 +1,4 @@
-// Ways by which the bytes of a tensor leave for Python without an op: x.numpy(), x.tolist(), DLPack.
+// What Python does to tensors and generators without an op: x.numpy(), x.tolist(), generator.manual_seed().
 #pragma once
 
 namespace torchreel::tape {

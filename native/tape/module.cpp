@@ -149,6 +149,8 @@ py::tuple run(Plan& plan, const std::vector<std::pair<uint32_t, at::Tensor>>& in
       failed([&] { return py::make_tuple("gradient", error.slot, "", ""); });
     } catch (const OpFailure& error) {
       failed([&] { return py::make_tuple("op", error.op, error.message, ""); });
+    } catch (const std::exception& error) {
+      failed([&] { return py::make_tuple("result", 0, std::string(error.what()), ""); });
     }
     plan.clear();
   }

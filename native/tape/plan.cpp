@@ -2,6 +2,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -17,7 +18,11 @@ namespace {
 
 // The anchor is of the same storage, and may be of another dtype or conjugated, which the slot is not.
 at::Tensor view_of(const at::Tensor& anchor, const PlanSlot& slot) {
+  // A file may say anything, and an op may have given another storage than it did.
   auto* impl = anchor.unsafeGetTensorImpl();
+  if (!anchor.defined() || slot.extent > impl->unsafe_storage().nbytes()) {
+    throw std::runtime_error("A view reaches beyond the memory that it is of.");
+  }
   auto keys = impl->key_set() - c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   auto view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(impl->unsafe_storage()),
                                                        keys, c10::scalarTypeToTypeMeta(slot.dtype));
@@ -417,12 +422,15 @@ void Plan::note_digests(const Step& step, const std::vector<at::Tensor>& written
 
 void Plan::run(bool digests) {
   c10::impl::ExcludeDispatchKeyGuard guard(kAbove);
+  c10::AutoGradMode grad(true);
   direct_ = nobody_listens();
   digests_.clear();
   check_state();
   check_gradients();
   forget_stale_views();
+  bool is_on = true;
   for (auto& step : steps_) {
+    if (step.grad != is_on) at::GradMode::set_enabled(is_on = step.grad);
     stack_.clear();
     std::vector<at::Tensor> written;
     try {

@@ -27,6 +27,7 @@ struct PlanSlot {
   c10::ScalarType dtype;
   c10::DimVector sizes, strides;
   int64_t offset;
+  size_t extent = 0;  // bytes of the storage that it reaches to
 };
 
 // A number computed as Python did, in postfix order.
@@ -58,6 +59,7 @@ struct Step {
   const OpInfo* op = nullptr;
   uint32_t index = 0;  // in the program
   bool guarded = true;
+  bool grad = true;           // whether autograd was on
   bool keeps_number = false;  // for a formula
   std::vector<Given> given;
   std::vector<Gave> gave;

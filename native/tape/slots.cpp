@@ -12,7 +12,9 @@ namespace torchreel::tape {
 namespace {
 
 // Strides are read as they are: a tensor with symbolic or Python-made sizes has none to be read, and never gets here.
-bool is_strided(const at::TensorImpl* impl) { return impl->layout() == c10::kStrided && impl->has_storage(); }
+bool is_strided(const at::TensorImpl* impl) {
+  return impl->layout() == c10::kStrided && impl->has_storage() && !impl->key_set().has(c10::DispatchKey::NestedTensor);
+}
 
 uint32_t kind_of(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();

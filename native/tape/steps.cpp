@@ -1,5 +1,6 @@
 #include "steps.h"
 
+#include <ATen/EmptyTensor.h>
 #include <pybind11/stl.h>
 
 #include "enums.h"
@@ -166,6 +167,7 @@ Step step_of(const py::handle& op, uint32_t index, const Kept& kept) {
   if (!handle.has_value()) throw std::runtime_error("There is no op " + name + " in this process.");
   step.op = &info_of(*handle);
   step.guarded = op.attr("guarded").cast<bool>();
+  step.grad = op.attr("grad").cast<bool>();
   py::list arguments = op.attr("args");
   py::list results = op.attr("results");
   const auto& schema = step.op->handle.schema();
@@ -196,6 +198,9 @@ PlanSlot slot_of(const py::handle& slot) {
   for (const auto& stride : slot.attr("strides")) made.strides.push_back(stride.cast<int64_t>());
   if (made.sizes.size() != made.strides.size()) made.strided = false;
   made.offset = slot.attr("offset").cast<int64_t>();
+  if (made.strided) {
+    made.extent = at::detail::computeStorageNbytes(made.sizes, made.strides, c10::elementSize(made.dtype), made.offset);
+  }
   return made;
 }
 

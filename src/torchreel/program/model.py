@@ -101,6 +101,7 @@ class Op(msgspec.Struct, array_like=True):
     inserted: bool = False  # not called by the program: what else is needed to have the same tensors
     guarded: bool = True  # whether a number among `results` must be the same on replay
     digests: list[Digest | None] | None = None  # of each tensor that the op made or wrote, in the order of `written`
+    grad: bool = True  # whether autograd was on: some kernels keep more for a backward then
 
 
 class Slot(msgspec.Struct, array_like=True):
