@@ -2,7 +2,9 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMPS := .stamps
-NATIVE := $(wildcard native/*.h native/*.cpp native/*.c)
+NATIVE := $(wildcard native/*.h native/*.cpp native/*.c native/tape/*.h native/tape/*.cpp)
+# What writes the wrappers of the tape.
+GENERATOR := $(addprefix src/torchreel/tape/,generator.py wrapper.py unboxed.py derivation.py hot_ops.txt)
 PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 export MAX_JOBS ?= 2
 
@@ -50,7 +52,7 @@ $(STAMPS)/package: $(STAMPS)/torch pyproject.toml
 	@touch $@
 
 # Only what changed is compiled.
-$(STAMPS)/native: $(STAMPS)/package setup.py $(NATIVE)
+$(STAMPS)/native: $(STAMPS)/package setup.py $(NATIVE) $(GENERATOR)
 	@echo "Compiling the native core: a minute or two the first time."
 	@$(PYTHON) setup.py --quiet build_ext --inplace >$(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@

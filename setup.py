@@ -112,7 +112,8 @@ EXTENSIONS = [
     CppExtension(
         "torchreel._tape",
         sources(TAPE),
-        extra_compile_args={"cxx": CXX},
+        # Hundreds of wrappers: a build is to take minutes, and what they call is in torch.
+        extra_compile_args={"cxx": [*CXX, "-O2", "-g0"]},
         depends=HEADERS,
     ),
     *(

@@ -18,6 +18,8 @@ namespace torchreel::tape {
 namespace {
 
 std::atomic<uint64_t> captures{0};
+// A call that comes while the tape stops writes to the one that is stopping, which is kept until the next one starts.
+std::atomic<Capture*> latest{nullptr};
 
 struct ThreadPlace {
   uint64_t capture;
@@ -70,6 +72,7 @@ uint32_t Capture::take_input(const at::Tensor& tensor) {
 }
 
 void Capture::start() {
+  latest = this;
   begin_random_ = state_of(at::detail::getDefaultCPUGenerator());
   active_.store(this, std::memory_order_release);
 }
@@ -309,8 +312,7 @@ const uint64_t* Writer::keep() {
   return place;
 }
 
-Call::Call(const OpInfo& op)
-    : tape_(*Capture::active()), op_(op), lock_(tape_.mutex, std::defer_lock), given_(tape_, false) {
+Call::Call(const OpInfo& op) : tape_(*latest), op_(op), lock_(tape_.mutex, std::defer_lock), given_(tape_, false) {
   where();
   given_.op = &op;
   lock_.lock();
