@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import Any
 
+import numpy
 import torch
 from torch.nn import functional
 
@@ -128,6 +129,23 @@ def test_names_are_told_apart() -> None:
     assert set(tape.state) == {"model.a.weight", "model.a.bias"}
     every = [slot.name for slot in tape.program.slots if slot.role != "made"]
     assert len(every) == len(set(every))
+
+
+def test_tensors_made_of_numbers_are_constants() -> None:
+    kept = torch.ones(2)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tensor([1.0, 2.0]) + torch.from_numpy(numpy.ones(2)) + kept * 0.5
+
+    program = torchreel.trace(function, torch.ones(2)).program
+    constants = [slot for slot in program.slots if slot.role == "constant"]
+    assert [(slot.dtype, slot.sizes, slot.is_number) for slot in constants] == [
+        ("float32", (2,), False),
+        ("float64", (2,), False),
+        ("float64", (), True),
+    ]
+    assert len(program.constants) == 2
+    assert [slot.name for slot in program.slots if slot.role == "captured"] == ["kept"]
 
 
 def op(program: Program, name: str) -> Op:
