@@ -16,7 +16,7 @@ from torchreel.tape.optimizers import StepTaken
 
 class Assumptions:
     def __init__(self, steps: list[StepTaken], modules: list[torch.nn.Module], scheduled: bool) -> None:
-        self._steps = [(step.optimizer, step.settings) for step in steps]
+        self._steps = steps
         self._modules = [(module, module.training) for module in modules]
         self._scheduled = scheduled
 
@@ -27,9 +27,9 @@ class Assumptions:
                 "A scheduler of the learning rate took a step within the function, and its count is not on the tape: "
                 "call scheduler.step() outside of what is traced, and trace again when it changes the rate."
             )
-        for optimizer, settings in self._steps:
-            groups = getattr(optimizer(), "param_groups", [])
-            for group, (names, values) in zip(groups, settings, strict=False):
+        for step in self._steps:
+            groups = getattr(step.optimizer(), "param_groups", [])
+            for group, (names, values) in zip(groups, step.settings, strict=False):
                 if tuple(map(group.get, names)) != values:
                     raise _changed(group, names, values)
         for module, training in self._modules:

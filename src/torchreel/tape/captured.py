@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import linecache
 import platform
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,7 +80,7 @@ class Captured:
         results.slots = result_slots
         self._function = function
         self._roots = roots
-        self._made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._made = time.time()
         self._gradients = self._capture.gradients()
         self._rebound = self._capture.rebound()
         self._left: list[left_behind.Left] = []
@@ -140,10 +141,9 @@ class Captured:
             )
 
     def _provenance(self) -> Provenance:
+        made = datetime.datetime.fromtimestamp(self._made, datetime.UTC).isoformat(timespec="seconds")
         machine = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
-        return Provenance(
-            __version__, torch.__version__, platform.python_version(), machine, self._made, self._function
-        )
+        return Provenance(__version__, str(torch.__version__), platform.python_version(), machine, made, self._function)
 
     def _name(self, program: Program) -> tuple[dict[int, torch.Tensor], set[int]]:
         """Give every slot that no op made its role and name; gives their tensors, and those that only the tape has."""

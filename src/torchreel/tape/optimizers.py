@@ -7,9 +7,9 @@ a recorded step are, bit for bit, what the formulas of that code give for its co
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,24 +25,32 @@ Settings = tuple[tuple[str, ...], tuple[Any, ...]]
 _PLAIN = (bool, int, float, str, tuple, type(None))
 
 
-@dataclass(frozen=True)
 class StepTaken:
-    """A step of an optimizer on the tape."""
+    """A step of an optimizer on the tape, and the settings that it was taken with."""
 
-    optimizer: weakref.ref[torch.optim.Optimizer]  # one that the function made for itself may go with it
-    rates: tuple[tuple[float, float, float], ...]  # of each group: lr, beta1, beta2
-    settings: tuple[Settings, ...]  # of each group
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = weakref.ref(optimizer)  # one that the function made for itself may go with it
+        # Worked out when somebody asks: this is made while the function runs.
+        self._groups = [
+            {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
+        ]
 
+    @property
+    def rates(self) -> tuple[tuple[float, float, float], ...]:
+        """Of each group, where they are plain numbers: lr, beta1, beta2."""
+        rates = []
+        for group in self._groups:
+            betas = group.get("betas")
+            pair = betas if isinstance(betas, tuple | list) and len(betas) == 2 else (None, None)
+            values = (group.get("lr"), *pair)
+            if all(isinstance(value, float | int) for value in values):
+                rates.append(tuple(float(value) for value in values))
+        return tuple(dict.fromkeys(rates))  # type: ignore[arg-type]
 
-def step_taken(optimizer: torch.optim.Optimizer) -> StepTaken:
-    rates = []
-    for group in optimizer.param_groups:
-        betas = group.get("betas")
-        values = (group.get("lr"), *(betas if isinstance(betas, tuple | list) and len(betas) == 2 else (None, None)))
-        if all(isinstance(value, float | int) for value in values):
-            rates.append(tuple(float(value) for value in values))
-    settings = tuple(_settings(group) for group in optimizer.param_groups)
-    return StepTaken(weakref.ref(optimizer), tuple(dict.fromkeys(rates)), settings)  # type: ignore[arg-type]
+    @functools.cached_property
+    def settings(self) -> tuple[Settings, ...]:
+        """Of each group."""
+        return tuple(_settings(group) for group in self._groups)
 
 
 def _settings(group: dict[str, Any]) -> Settings:

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim import optimizer as optimizers
 
 from torchreel import _tape
 from torchreel.errors import TraceError
 from torchreel.tape import clearing, compiled, schedulers, threads
-from torchreel.tape.optimizers import StepTaken, step_taken
+from torchreel.tape.optimizers import StepTaken
 
 _one_at_a_time = threading.Lock()
 _prepared = 0
+_HOOK = "torchreel"
 
 
 class Session:
@@ -43,7 +44,9 @@ class Session:
         for switch in (_tape.watch_escapes, clearing.watch, schedulers.watch, threads.follow):
             switch(True)
             self._undo.append(functools.partial(switch, False))
-        self._undo.append(register_optimizer_step_pre_hook(self._on_step).remove)
+        # As register_optimizer_step_pre_hook() does, without what it makes for each hook.
+        optimizers._global_optimizer_pre_hooks[_HOOK] = self._on_step  # type: ignore[index]
+        self._undo.append(_unhook)
         self._undo.append(compiled.watch(self.regions))
 
     def end(self, results: list[torch.Tensor]) -> list[int]:
@@ -61,7 +64,11 @@ class Session:
             self._undo.pop()()
 
     def _on_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self.steps.append(step_taken(optimizer))
+        self.steps.append(StepTaken(optimizer))
+
+
+def _unhook() -> None:
+    del optimizers._global_optimizer_pre_hooks[_HOOK]  # type: ignore[arg-type]
 
 
 def _check(inputs: list[torch.Tensor]) -> None:
