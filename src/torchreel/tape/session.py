@@ -12,7 +12,7 @@ from torch.optim import optimizer as optimizers
 
 from torchreel import _tape
 from torchreel.errors import TraceError
-from torchreel.tape import clearing, compiled, schedulers, threads
+from torchreel.tape import clearing, compiled, handed_out, schedulers, threads
 from torchreel.tape.optimizers import StepTaken
 
 _one_at_a_time = threading.Lock()
@@ -41,11 +41,11 @@ class Session:
 
     def _switch_on(self) -> None:
         _prepare()
-        for switch in (_tape.watch_escapes, clearing.watch, schedulers.watch, threads.follow):
+        for switch in (_tape.watch_escapes, handed_out.watch, clearing.watch, schedulers.watch, threads.follow):
             switch(True)
             self._undo.append(functools.partial(switch, False))
         # As register_optimizer_step_pre_hook() does, without what it makes for each hook.
-        optimizers._global_optimizer_pre_hooks[_HOOK] = self._on_step  # type: ignore[index]
+        optimizers._global_optimizer_pre_hooks[_HOOK] = self._on_step
         self._undo.append(_unhook)
         self._undo.append(compiled.watch(self.regions))
 
@@ -68,7 +68,7 @@ class Session:
 
 
 def _unhook() -> None:
-    del optimizers._global_optimizer_pre_hooks[_HOOK]  # type: ignore[arg-type]
+    del optimizers._global_optimizer_pre_hooks[_HOOK]
 
 
 def _check(inputs: list[torch.Tensor]) -> None:

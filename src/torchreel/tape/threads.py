@@ -33,4 +33,4 @@ def _followed_submit(self: ThreadPoolExecutor, function: Any, /, *args: Any, **k
 
 def follow(on: bool) -> None:
     threading.Thread._bootstrap_inner = _followed_bootstrap if on else _bootstrap  # type: ignore[attr-defined]
-    ThreadPoolExecutor.submit = _followed_submit if on else _submit  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = _followed_submit if on else _submit  # type: ignore[method-assign, assignment]
