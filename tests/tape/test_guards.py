@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -52,8 +55,6 @@ def as_numpy(x: torch.Tensor) -> torch.Tensor:
 
 
 def as_array(x: torch.Tensor) -> torch.Tensor:
-    import numpy
-
     return x * float(numpy.asarray(x).max())  # here
 
 
@@ -85,7 +86,34 @@ def iterated(x: torch.Tensor) -> torch.Tensor:
     return total
 
 
-READS: list[Callable[..., Any]] = [
+def pickled(x: torch.Tensor) -> torch.Tensor:
+    return pickle.loads(pickle.dumps(x * 2)) + 1  # here
+
+
+def saved(x: torch.Tensor) -> torch.Tensor:
+    file = io.BytesIO()
+    torch.save(x * 2, file)  # here
+    file.seek(0)
+    return torch.load(file) + 1
+
+
+def by_dlpack(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_dlpack(x * 2) + 1  # here
+
+
+def by_dlpack_to_numpy(x: torch.Tensor) -> torch.Tensor:
+    return x * float(numpy.from_dlpack(x * 2).sum())  # here
+
+
+def pickled_half(x: torch.Tensor) -> torch.Tensor:
+    return pickle.loads(pickle.dumps(x.bfloat16())) + 1  # here
+
+
+def tensor_of_tensors(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([x[0], x[1] * 2]) + 1  # here
+
+
+READS: list[Any] = [
     item_in_branch,
     item_in_arithmetic,
     truth,
@@ -102,6 +130,15 @@ READS: list[Callable[..., Any]] = [
     repeats,
     text,
     iterated,
+    pickled,
+    saved,
+    by_dlpack,
+    by_dlpack_to_numpy,
+    pickled_half,
+    pytest.param(
+        tensor_of_tensors,
+        marks=pytest.mark.xfail(strict=True, reason="torch.tensor() reads tensors in a list with the tape's key off"),
+    ),
 ]
 TRACED, OTHER = torch.tensor([1.0, 2.0, 0.0]), torch.tensor([4.0, 0.0, 0.0])
 
