@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -718,6 +719,21 @@ def constant_written() -> Case:
         table[1:3].add_(x[1:3])
         number.mul_(x[0])
         return table, number, torch.tensor([[1, 2]]).fill_(3)
+
+    return of_floats(function, 4)
+
+
+@program
+def deep_copy() -> Case:
+    return of_floats(lambda x: copy.deepcopy(x * 2) + 1, 4)
+
+
+@program
+def storage_filled() -> Case:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.untyped_storage().fill_(0)
+        return y + x
 
     return of_floats(function, 4)
 

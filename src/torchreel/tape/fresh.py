@@ -6,14 +6,16 @@ replay, so that none sees what another has written, and nobody's result changes 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 
 import torch
 
-from torchreel.program.model import Op, Program, Ref, Slot, Tree
+from torchreel.program.model import Op, Program, Ref, Slot, StorageOf, Tree
 from torchreel.program.writes import written_storages
 
+_SETTERS = ("aten::copy_", "aten::fill_", "aten::zero_")
 _LIFT = "aten::lift_fresh"  # torch.tensor() and its kin announce what they made by this
 
 
@@ -37,13 +39,23 @@ def renew(program: Program, tensors: dict[int, torch.Tensor], fresh: set[int], s
         record = program.slots[slot]
         if record.storage not in written and slot not in returned:
             continue
-        if record.storage in written and record.storage not in start:
+        if record.storage in written and record.storage not in start and not _is_set_first(program, slot):
             return (
                 f"The function writes to a tensor of {record.dtype} {list(record.sizes)} that it made without an op, "
                 "and what it held before is not known: make it with torch.tensor(), or trace with hashes=True."
             )
         _make_anew(program, tensors, slot, start.get(record.storage))
     return ""
+
+
+def _is_set_first(program: Program, slot: int) -> bool:
+    """Whether nothing of what it held is ever read: it is empty, or the first op writes the whole of it."""
+    record = program.slots[slot]
+    if 0 in record.sizes:
+        return True
+    first = next(op for op in program.ops if Ref(slot) in _parts(op))  # its storage may be given away before
+    whole = math.prod(record.sizes) * getattr(torch, record.dtype).itemsize == record.bytes
+    return whole and first.name.partition(".")[0] in _SETTERS and first.args[0] == Ref(slot)
 
 
 def _returned(tree: Tree) -> Iterator[int]:
@@ -55,12 +67,14 @@ def _returned(tree: Tree) -> Iterator[int]:
 
 def _make_anew(program: Program, tensors: dict[int, torch.Tensor], slot: int, before: torch.Tensor | None) -> None:
     """The slot becomes one that an op makes: a copy of a constant with the values of the beginning."""
-    kept = tensors.pop(slot).detach().clone(memory_format=torch.preserve_format)
-    if before is not None:
-        whole = before.view(kept.dtype)
-        kept = torch.as_strided(whole, kept.shape, kept.stride(), program.slots[slot].offset).clone()
-    constant = len(program.slots)
     old = program.slots[slot]
+    kept = tensors.pop(slot).detach().clone(memory_format=torch.preserve_format)
+    if 0 in old.sizes:  # it may be another by now: only an empty tensor is given the storage of others
+        kept = torch.empty(old.sizes, dtype=kept.dtype)
+    elif before is not None:
+        whole = before.view(kept.dtype)
+        kept = torch.as_strided(whole, kept.shape, kept.stride(), old.offset).clone()
+    constant = len(program.slots)
     storage = 1 + max(other.storage for other in program.slots)
     program.slots.append(
         Slot(storage, old.dtype, old.sizes, kept.stride(), role="constant", name=f"constant_{constant}",
@@ -68,13 +82,15 @@ def _make_anew(program: Program, tensors: dict[int, torch.Tensor], slot: int, be
     )  # fmt: skip
     tensors[constant] = kept
     program.constants.pop(slot, None)
-    program.constants[constant] = kept.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    dense = kept.contiguous().view(-1)
+    program.constants[constant] = dense.view(torch.uint8).numpy().tobytes() if dense.numel() else b""
     old.role, old.name, old.requires_grad = "made", "", False
     _insert_copy(program, constant, slot)
 
 
 def _insert_copy(program: Program, constant: int, slot: int) -> None:
-    place = next(place for place, op in enumerate(program.ops) if Ref(slot) in _parts(op))
+    uses = (Ref(slot), StorageOf(slot))
+    place = next(place for place, op in enumerate(program.ops) if any(part in uses for part in _parts(op)))
     first = program.ops[place]
     copy = Op("aten::clone", [Ref(constant), None], [Ref(slot)], first.stack, first.module, thread=first.thread,
               time_ns=first.time_ns, inserted=True)  # fmt: skip
