@@ -18,6 +18,10 @@ NAMES = (
     "history",
     "snapshot_dump",
     "simulator",
+    "tape_cost",
+    "tape_capture",
+    "tape_size",
+    "tape_wrappers",
 )
 # Only when named: they need valgrind, and snapshots that are not in the repository.
 OPTIONAL = ("instructions", "prediction")
