@@ -76,6 +76,7 @@ uint64_t hash_bytes(const void* bytes, size_t count, uint64_t seed) {
 std::optional<Digest> digest_of(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != c10::kStrided || tensor.is_nested()) return std::nullopt;
   if (!tensor.device().is_cpu() || !tensor.has_storage() || tensor.is_quantized()) return std::nullopt;
+  if (tensor._is_zerotensor() || (tensor.numel() > 0 && tensor.storage().data() == nullptr)) return std::nullopt;
   at::AutoDispatchBelowADInplaceOrView guard;
   auto plain = tensor;
   if (plain.is_conj()) plain = plain.resolve_conj();

@@ -18,7 +18,8 @@ struct Digest {
 uint64_t hash_bytes(const void* bytes, size_t count, uint64_t seed);
 
 // Of sizes, dtype and elements in the order of indices, whatever the strides. None for a layout without strides, or a
-// tensor that is not on the CPU. Calls ops of torch for tensors with gaps: nothing may be recording this thread.
+// tensor without memory or not on the CPU. Calls ops of torch for tensors with gaps: nothing may be recording this
+// thread.
 std::optional<Digest> digest_of(const at::Tensor& tensor);
 
 }  // namespace torchreel::tape

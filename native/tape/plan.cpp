@@ -306,6 +306,13 @@ double Plan::evaluate(const Formula& formula) const {
   return stack[0];
 }
 
+bool Plan::is_external(const at::Tensor& tensor) const {
+  for (uint32_t slot = 0; slot < slots_.size(); slot++) {
+    if (slots_[slot].external && values_[slot].is_same(tensor)) return true;
+  }
+  return false;
+}
+
 void Plan::push(const Step& step, const Given& given) {
   switch (given.kind) {
     case Given::kConstant: stack_.push_back(given.constant); break;
@@ -313,7 +320,7 @@ void Plan::push(const Step& step, const Given& given) {
       uint32_t slot = given.slots[0];
       const auto& tensor = value(slot);
       // Others may hold this view as it is now; only a tensor of the user's is to be seen changed.
-      bool alone = step.op->reshapes && !slots_[slot].external && stack_.empty() && tensor.defined();
+      bool alone = step.op->reshapes && stack_.empty() && tensor.defined() && !is_external(tensor);
       stack_.emplace_back(alone ? shallow_copy(tensor) : tensor);
       break;
     }

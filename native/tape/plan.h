@@ -132,6 +132,8 @@ class Plan {
   void check_gradients() const;
   void apply_bindings();
   void forget_stale_views();
+  // Whether it is a tensor of the user's itself, which may have been given another shape on the way.
+  bool is_external(const at::Tensor& tensor) const;
   void push(const Step& step, const Given& given);
   void take(Step& step, size_t first);
   void check(const Step& step, uint32_t slot, const at::Tensor& tensor);
