@@ -61,7 +61,8 @@ class Way:
 
 def ways(op: Any, dtypes: tuple[torch.dtype, ...] | None = None) -> Iterator[Way]:
     """All that the op supports on the CPU; of the rarer ones one dtype each."""
-    forward = [dtype for dtype in _in_order(op.supported_dtypes("cpu")) if dtypes is None or dtype in dtypes]
+    all_dtypes = _in_order(op.supported_dtypes("cpu"))
+    forward = [dtype for dtype in all_dtypes if dtypes is None or dtype in dtypes] or all_dtypes[:1]
     backward = set(op.supported_backward_dtypes("cpu")) if op.supports_autograd else set()
     for dtype in forward:
         yield Way(dtype)
