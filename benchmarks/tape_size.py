@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import tempfile
 from collections.abc import Callable
@@ -35,14 +36,14 @@ def measure(quick: bool) -> list[Result]:
     ]
 
 
-def _training_step(settings: dict[str, int]) -> Callable[[], None]:
+def _training_step(settings: dict[str, Any]) -> Callable[[], None]:
     """The model from its configuration, with random weights: how many bytes an op takes does not depend on them."""
     import torch
-    import transformers
 
+    transformers: Any = importlib.import_module("transformers")  # not all of it has types
     transformers.logging.set_verbosity_error()
     config = transformers.GPT2Config(**settings)
-    model: Any = transformers.GPT2LMHeadModel(config)
+    model = transformers.GPT2LMHeadModel(config)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(config.vocab_size, (1, TOKENS))
