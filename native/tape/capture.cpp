@@ -213,7 +213,9 @@ void Writer::put_tensor(const at::Tensor& tensor) {
   if (tensors != nullptr) tensors->push_back(tensor);
   if (tape_.blanks_ != 0 && !gives_ && op != nullptr) tape_.check_blank(tensor, slot, *this);
   if (gives_ && op != nullptr && op->blank) tape_.note_blank(slot);
-  if (tape_.options.hashes && slots.externals().size() != known) tape_.keep_start(tensor, slot);
+  // What torch.tensor() made is new at each call, and may be written after this.
+  bool fresh = op != nullptr && op->name == "aten::lift_fresh";
+  if ((tape_.options.hashes || fresh) && slots.externals().size() != known) tape_.keep_start(tensor, slot);
   if (!tape_.shares_) return;
   uint32_t storage = slots.storage_of(tensor);
   if (storage == kNone || !slots.storages()[storage].shared) return;

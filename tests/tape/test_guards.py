@@ -135,10 +135,7 @@ READS: list[Any] = [
     by_dlpack,
     by_dlpack_to_numpy,
     pickled_half,
-    pytest.param(
-        tensor_of_tensors,
-        marks=pytest.mark.xfail(strict=True, reason="torch.tensor() reads tensors in a list with the tape's key off"),
-    ),
+    tensor_of_tensors,
 ]
 TRACED, OTHER = torch.tensor([1.0, 2.0, 0.0]), torch.tensor([4.0, 0.0, 0.0])
 

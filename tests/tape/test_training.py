@@ -319,7 +319,6 @@ def test_the_first_step_of_an_optimizer_without_state_is_replayed() -> None:
     assert run.state() == expected
 
 
-@pytest.mark.xfail(strict=True, reason="what torch.tensor() made is not kept before it is written")
 def test_an_optimizer_of_the_function_s_own() -> None:
     """Its state is made at each call, and at each replay."""
     weight = torch.nn.Parameter(torch.ones(3))
