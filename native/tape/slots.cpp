@@ -6,6 +6,7 @@
 #include <ATen/SparseTensorImpl.h>
 
 #include <cstring>
+#include <mutex>
 
 namespace torchreel::tape {
 
@@ -44,13 +45,43 @@ void put(std::string& words, c10::IntArrayRef values) {
 
 }  // namespace
 
+// The lists of the tape before, empty, for the next one: what is freed and taken again in pieces of this size costs the
+// program's own small allocations their caches.
+struct SpareLists {
+  std::mutex mutex;
+  std::vector<SlotRecord> slots;
+  std::vector<StorageRecord> storages;
+  std::vector<uint32_t> live;
+};
+
+static SpareLists& spare_lists() {
+  static auto* lists = new SpareLists();
+  return *lists;
+}
+
 Slots::Slots(Arena& arena) : arena_(arena) {
+  {
+    std::lock_guard lock(spare_lists().mutex);
+    slots_.swap(spare_lists().slots);
+    storages_.swap(spare_lists().storages);
+    live_.swap(spare_lists().live);
+  }
   slots_.reserve(128);
   storages_.reserve(128);
   rehash(1024);
 }
 
-Slots::~Slots() { close(); }
+Slots::~Slots() {
+  constexpr size_t kMost = 1 << 16;  // a longer list is not worth its memory
+  close();
+  if (slots_.capacity() > kMost) return;
+  slots_.clear();
+  storages_.clear();
+  std::lock_guard lock(spare_lists().mutex);
+  slots_.swap(spare_lists().slots);
+  storages_.swap(spare_lists().storages);
+  live_.swap(spare_lists().live);
+}
 
 void Slots::close() {
   for (uint32_t storage : live_) {

@@ -5,27 +5,21 @@ Optimizer.zero_grad announces itself as a range of the profiler, which the captu
 
 from __future__ import annotations
 
-import types
+from typing import Any
 
 import torch
 
-_function = torch.nn.Module.zero_grad
-_code = _function.__code__
-_original = types.FunctionType(_code, _function.__globals__, _function.__name__, _function.__defaults__)
+from torchreel.tape.exchange import copy_of
 
 cleared = False
 
 
-def _watched(self, set_to_none=True):  # type: ignore[no-untyped-def]
+def _zero_grad(self, set_to_none=True):  # type: ignore[no-untyped-def]
     from torchreel.tape import clearing
 
     clearing.cleared = True
     clearing._original(self, set_to_none)
 
 
-def watch(on: bool) -> None:
-    """Exchange the code of the method, not the method: what Python has cached of every module's class stays valid."""
-    global cleared
-    if on:
-        cleared = False
-    _function.__code__ = _watched.__code__ if on else _code
+_original = copy_of(torch.nn.Module.zero_grad)
+EXCHANGED: list[tuple[Any, Any]] = [(torch.nn.Module.zero_grad, _zero_grad)]

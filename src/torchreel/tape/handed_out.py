@@ -5,10 +5,11 @@ What comes back from there is a constant to the tape, so a replay must find the 
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import torch
+
+from torchreel.tape.exchange import copy_of
 
 
 def _reduce(self, proto):  # type: ignore[no-untyped-def]
@@ -36,19 +37,6 @@ def note(tensor: torch.Tensor) -> None:
         plain.tolist()
 
 
-def _copy(function: Any) -> Any:
-    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
 _methods: list[Any] = [torch.Tensor.__reduce_ex__, torch.Tensor.__dlpack__]
-_codes = [method.__code__ for method in _methods]
-_originals = [_copy(method) for method in _methods]
-_watched: list[Any] = [_reduce, _dlpack]
-
-
-def watch(on: bool) -> None:
-    """Exchange the code of the methods, as torchreel.tape.clearing does."""
-    for method, code, watched in zip(_methods, _codes, _watched, strict=True):
-        method.__code__ = watched.__code__ if on else code
+_originals = [copy_of(method) for method in _methods]
+EXCHANGED: list[tuple[Any, Any]] = list(zip(_methods, (_reduce, _dlpack), strict=True))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable
 from typing import Any
 
 from torch.optim import lr_scheduler
+
+from torchreel.tape.exchange import copy_of
 
 stepped = False
 
@@ -32,25 +32,11 @@ def _restarts(self, epoch=None):  # type: ignore[no-untyped-def]
     schedulers._originals[2](self, epoch)
 
 
-def _copy(function: Any) -> Callable[..., None]:
-    return types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-
-
 # All others come to the first of these.
 _methods: list[Any] = [
     lr_scheduler.LRScheduler._update_lr,
     lr_scheduler.ReduceLROnPlateau.step,
     lr_scheduler.CosineAnnealingWarmRestarts.step,
 ]
-_codes = [method.__code__ for method in _methods]
-_originals = [_copy(method) for method in _methods]
-_watched: list[Any] = [_update, _plateau, _restarts]
-
-
-def watch(on: bool) -> None:
-    """Exchange the code of the methods, as torchreel.tape.clearing does."""
-    global stepped
-    if on:
-        stepped = False
-    for method, code, watched in zip(_methods, _codes, _watched, strict=True):
-        method.__code__ = watched.__code__ if on else code
+_originals = [copy_of(method) for method in _methods]
+EXCHANGED: list[tuple[Any, Any]] = list(zip(_methods, (_update, _plateau, _restarts), strict=True))

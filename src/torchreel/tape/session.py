@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +12,14 @@ from torch.optim import optimizer as optimizers
 from torchreel import _tape
 from torchreel.errors import TraceError
 from torchreel.tape import clearing, compiled, handed_out, schedulers, threads
+from torchreel.tape.exchange import Exchange
 from torchreel.tape.optimizers import StepTaken
 
 _one_at_a_time = threading.Lock()
 _prepared = 0
 _HOOK = "torchreel"
+_methods = Exchange(*handed_out.EXCHANGED, *clearing.EXCHANGED, *schedulers.EXCHANGED)
+_SWITCHES = (_tape.watch_escapes, _methods.switch, threads.follow)
 
 
 class Session:
@@ -41,9 +43,10 @@ class Session:
 
     def _switch_on(self) -> None:
         _prepare()
-        for switch in (_tape.watch_escapes, handed_out.watch, clearing.watch, schedulers.watch, threads.follow):
+        clearing.cleared = schedulers.stepped = False
+        self._undo.append(_unwatch)
+        for switch in _SWITCHES:
             switch(True)
-            self._undo.append(functools.partial(switch, False))
         # As register_optimizer_step_pre_hook() does, without what it makes for each hook.
         optimizers._global_optimizer_pre_hooks[_HOOK] = self._on_step
         self._undo.append(_unhook)
@@ -65,6 +68,11 @@ class Session:
 
     def _on_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self.steps.append(StepTaken(optimizer))
+
+
+def _unwatch() -> None:
+    for switch in _SWITCHES:
+        switch(False)
 
 
 def _unhook() -> None:
