@@ -114,7 +114,7 @@ class Slot(msgspec.Struct, array_like=True):
     layout: str = "strided"
     role: Role = "made"
     name: str = ""  # of a slot that no op made: "model.layers.0.weight"
-    number: None | bool | int | float | Complex = None  # of a Python number that torch made a tensor of: its value
+    number: bool | int | float | Complex | None = None  # of a Python number that torch made a tensor of: its value
     is_number: bool = False
     conjugate: bool = False
     negative: bool = False
@@ -154,7 +154,7 @@ class Tree(msgspec.Struct, array_like=True):
     kind: Literal["leaf", "tuple", "list", "dict"]
     type: str = ""  # the class, where it is not the plain container
     keys: list[str] = msgspec.field(default_factory=list)
-    parts: list["Tree"] = msgspec.field(default_factory=list)
+    parts: list[Tree] = msgspec.field(default_factory=list)
     leaf: Value = None  # a Ref, or a value that is the same at each call
     text: str = ""  # of a leaf that is no plain value: what it was
 
