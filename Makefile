@@ -53,7 +53,7 @@ $(STAMPS)/package: $(STAMPS)/torch pyproject.toml
 
 # Only what changed is compiled.
 $(STAMPS)/native: $(STAMPS)/package setup.py $(NATIVE) $(GENERATOR)
-	@echo "Compiling the native core: a minute or two the first time."
+	@echo "Compiling the native core: some four minutes the first time."
 	@$(PYTHON) setup.py --quiet build_ext --inplace >$(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@
 
