@@ -19,7 +19,8 @@ ADAMS = [
     {"foreach": False},
     {"foreach": True},
     {"fused": True},
-    {"capturable": False, "amsgrad": True},
+    {"fused": True, "capturable": True},  # the CPU has no other way to be capturable
+    {"amsgrad": True},
     {"amsgrad": True, "foreach": True},
     {"weight_decay": 0.1},
     {"maximize": True, "betas": (0.8, 0.95), "eps": 1e-6},

@@ -39,7 +39,7 @@ from torchreel.tape.quiet import quietly
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Structure
 
-_MODEL = {name: getattr(model, name) for name in (
+MODEL_CLASSES = {name: getattr(model, name) for name in (
     "Ref", "StorageOf", "Complex", "Device", "Named", "Generator", "Object", "Op", "Slot", "Digest"
 )}  # fmt: skip
 # A larger tensor that no op made is data, even if nobody else holds it.
@@ -92,7 +92,7 @@ class Captured:
             return self._parts()
 
     def _parts(self) -> Parts:
-        decoded = self._capture.decode(_MODEL)
+        decoded = self._capture.decode(MODEL_CLASSES)
         self._check(decoded)
         program = Program(
             provenance=self._provenance(),
@@ -111,7 +111,7 @@ class Captured:
                 op.module = program.ops[op.forward].module
         program.objects = self._capture.objects()
         start = dict(self._capture.start_storages())
-        program.schemas = _schemas(program)
+        program.schemas = schemas_of(program)
         refusal = self._refusal(program, tensors, alone, start)
         write_formulas(program, self._session.steps)
         kept = self._capture.kept()
@@ -228,12 +228,12 @@ def _add_constant(program: Program, tensors: dict[int, torch.Tensor], tensor: to
         Slot(storage, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tensor.stride(), role="constant",
              name=f"constant_{slot}", bytes=tensor.nbytes)
     )  # fmt: skip
-    program.constants[slot] = _bytes(tensor)
+    program.constants[slot] = dense_bytes(tensor)
     tensors[slot] = tensor
     return slot
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
+def dense_bytes(tensor: torch.Tensor) -> bytes:
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return dense.view(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b""
 
@@ -256,7 +256,7 @@ def _name_rest(program: Program, tensors: dict[int, torch.Tensor], alone: set[in
                 record.role = "captured"
         elif slot in alone and record.layout == "strided" and record.bytes <= _LARGEST_CONSTANT and tensor.is_cpu:
             record.role, record.name = "constant", f"constant_{slot}"
-            program.constants[slot] = _bytes(tensor)
+            program.constants[slot] = dense_bytes(tensor)
         else:
             record.role, record.name = "captured", f"captured_{slot}"
 
@@ -286,7 +286,7 @@ def _write_stacks(program: Program) -> None:
         op.stack = stack_of(op.stack)
 
 
-def _schemas(program: Program) -> dict[str, str]:
+def schemas_of(program: Program) -> dict[str, str]:
     schemas = {}
     for name in {op.name for op in program.ops}:
         base, _, overload = name.partition(".")

@@ -26,7 +26,7 @@ from torchreel.program.model import (
     Tree,
     Value,
 )
-from torchreel.tape.captured import _MODEL, Parts, _bytes, _schemas
+from torchreel.tape.captured import MODEL_CLASSES, Parts, dense_bytes, schemas_of
 from torchreel.tape.functional import FunctionalRun, functionalized, slots_in, whole_storage
 from torchreel.tape.session import Session
 from torchreel.tape.tape import Tape
@@ -148,7 +148,7 @@ class _Rewriting:
 
     def parts(self) -> Parts:
         capture, old_parts = self._session.capture, self._tape._parts
-        decoded = capture.decode(_MODEL)
+        decoded = capture.decode(MODEL_CLASSES)
         program = Program(
             provenance=self._old.provenance,
             slots=decoded["slots"],
@@ -167,7 +167,7 @@ class _Rewriting:
         self._return_views(program)
         program.outputs = self._tree(self._old.outputs)
         program.bindings = self._bindings()
-        program.schemas = _schemas(program)
+        program.schemas = schemas_of(program)
         results = copy.copy(old_parts.results)
         if results is not None:
             results.slots = [self._slot_of.get(slot, -1) for slot in results.slots]
@@ -314,4 +314,4 @@ def _name_constant(program: Program, slot: int, tensor: torch.Tensor) -> None:
     if record.is_number:
         record.number = tensor.item()
     elif record.layout == "strided":
-        program.constants[slot] = _bytes(tensor)
+        program.constants[slot] = dense_bytes(tensor)
