@@ -22,6 +22,10 @@ NAMES = (
     "tape_capture",
     "tape_size",
     "tape_wrappers",
+    "graphs",
+    "graphs_first_call",
+    "graphs_memory",
+    "graphs_overhead",
 )
 # Only when named: they need valgrind, and snapshots that are not in the repository.
 OPTIONAL = ("instructions", "prediction")
