@@ -1,4 +1,4 @@
-"""Builds the extensions: _core and _tape against the installed torch, the others against nothing but Python."""
+"""Builds the extensions: _core, _tape and _graphs against the installed torch, the others against Python alone."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ FLAGS = ["-O3", "-g1", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
 CXX = [*FLAGS, "-std=c++20"]
 TORCH_INCLUDES = include_paths()
 WRAPPERS = Path("build", "wrappers")
+KERNELS = Path("build", "kernels")
 CORE = [
     "allocator.cpp",
     "annotations.cpp",
@@ -80,15 +81,14 @@ def sources(names: list[str]) -> list[str]:
     return [str(Path("native", name)) for name in names]
 
 
-def write_wrappers(tape: Extension) -> None:
-    """The tape's wrappers are generated: written where only the build looks, and anew only where they change."""
+def generate(extension: Extension, generator: str, folder: Path, room: str) -> None:
+    """What is generated is written where only the build looks, and anew only where it changes."""
     environment = {**os.environ, "PYTHONPATH": "src"}
     environment.pop("TORCHREEL_ALLOCATOR", None)  # it would ask for an extension that is not built yet
-    generator = [sys.executable, "-m", "torchreel.tape.generator", str(WRAPPERS)]
-    if subprocess.run(generator, env=environment).returncode != 0:
-        raise SystemExit("The tape's wrappers could not be generated: see above.")
-    tape.sources += sorted(str(path) for path in WRAPPERS.glob("*.cpp"))
-    tape.include_dirs.append(str(Path("native", "tape").resolve()))
+    if subprocess.run([sys.executable, "-m", generator, str(folder)], env=environment).returncode != 0:
+        raise SystemExit(f"The sources that {generator} writes could not be generated: see above.")
+    extension.sources += sorted(str(path) for path in folder.glob("*.cpp"))
+    extension.include_dirs.append(str(Path("native", room).resolve()))
 
 
 class Build(BuildExtension):
@@ -97,7 +97,9 @@ class Build(BuildExtension):
         subprocess.run(check, check=True)
         for extension in self.extensions:
             if extension.name == "torchreel._tape":
-                write_wrappers(extension)
+                generate(extension, "torchreel.tape.generator", WRAPPERS, "tape")
+            elif extension.name == "torchreel._graphs":
+                generate(extension, "torchreel.graphs.kernel_generator", KERNELS, "graphs")
         super().build_extensions()
 
 
@@ -113,6 +115,14 @@ EXTENSIONS = [
         "torchreel._tape",
         sources(TAPE),
         # Hundreds of wrappers: a build is to take minutes, and what they call is in torch.
+        extra_compile_args={"cxx": [*CXX, "-O2", "-g0"]},
+        depends=HEADERS,
+    ),
+    CppExtension(
+        "torchreel._graphs",
+        sorted(str(path) for path in Path("native", "graphs").glob("*.cpp")),
+        # Torch's table of kernels has a place for each of these, and its headers must be told so.
+        define_macros=[("HAVE_AVX2_CPU_DEFINITION", None), ("HAVE_AVX512_CPU_DEFINITION", None)],
         extra_compile_args={"cxx": [*CXX, "-O2", "-g0"]},
         depends=HEADERS,
     ),

@@ -1,0 +1,141 @@
+#include "boxed.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstring>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "below.h"
+
+namespace torchreel::graphs {
+
+namespace {
+
+std::string text_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "no tensor";
+  std::ostringstream text;
+  text << tensor.scalar_type() << ' ' << tensor.sizes();
+  return text.str();
+}
+
+bool is_same(const at::Tensor& wanted, const at::Tensor& given) {
+  return given.defined() && given.scalar_type() == wanted.scalar_type() && given.sizes() == wanted.sizes();
+}
+
+void copy(const at::Tensor& to, const at::Tensor& from) {
+  if (from.const_data_ptr() == to.const_data_ptr() && from.strides() == to.strides()) return;
+  bool plain = from.layout() == c10::kStrided && from.is_cpu() && !from.is_conj() && !from.is_neg();
+  if (plain && from.strides() == to.strides() && to.is_non_overlapping_and_dense()) {
+    if (to.numel() != 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
+  } else {
+    to.copy_(from);
+  }
+}
+
+std::optional<c10::SafeKernelFunction> direct_kernel(const Bound& call) {
+  const auto& op = call.op->handle;
+  if (!is_dense_cpu(call.arguments) || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return std::nullopt;
+  return op.getComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+class BoxedKernel final : public Kernel {
+ public:
+  explicit BoxedKernel(const Bound& call)
+      : info_(*call.op),
+        op_(call.op->handle),
+        kernel_(direct_kernel(call)),
+        given_(call.arguments),
+        results_(call.results),
+        grad_(call.grad) {
+    for (const auto& result : op_.schema().returns()) {
+      const auto* alias = result.alias_info();
+      written_.push_back(alias != nullptr && alias->isWrite());
+    }
+    stack_.reserve(given_.size() + 4);
+  }
+
+  void run() override {
+    WithGrad grad(grad_);
+    stack_.assign(given_.begin(), given_.end());
+    if (kernel_.has_value()) {
+      kernel_->callBoxed(op_, c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    } else {
+      op_.callBoxed(&stack_);
+    }
+    keep();
+    stack_.clear();
+  }
+
+  const char* layer() const override { return "boxed"; }
+
+ private:
+  void keep() {
+    bool checked = !ran_ || info_.varying;
+    size_t place = 0;
+    for (size_t i = 0; i < stack_.size(); i++) {
+      const auto& value = stack_[i];
+      if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) keep(place++, tensor, written_[i], checked);
+      } else if (value.isTensor()) {
+        keep(place++, value.toTensor(), written_[i], checked);
+      } else {
+        place++;
+      }
+    }
+    if (checked && place != results_.size()) {
+      throw ShapeChange(info_, std::to_string(results_.size()) + " results", std::to_string(place));
+    }
+    ran_ = true;
+  }
+
+  void keep(size_t place, const at::Tensor& given, bool written, bool checked) {
+    if (place >= results_.size() || !results_[place].defined() || written) return;
+    const auto& wanted = results_[place];
+    if (checked && !is_same(wanted, given)) throw ShapeChange(info_, text_of(wanted), text_of(given));
+    copy(wanted, given);
+  }
+
+  const tape::OpInfo& info_;
+  c10::OperatorHandle op_;
+  std::optional<c10::SafeKernelFunction> kernel_;  // nothing where the dispatcher must find it each time
+  torch::jit::Stack given_;
+  torch::jit::Stack stack_;
+  std::vector<at::Tensor> results_;
+  std::vector<bool> written_;  // for each result of the schema: it is an argument
+  bool grad_;
+  bool ran_ = false;
+};
+
+}  // namespace
+
+ShapeChange::ShapeChange(const tape::OpInfo& op, std::string recorded_, std::string now_)
+    : std::runtime_error("The op " + op.name + " gave " + recorded_ + " when it was recorded, and gives " + now_ +
+                         " now: the memory of the graph does not fit it."),
+      recorded(std::move(recorded_)),
+      now(std::move(now_)) {}
+
+bool is_dense_cpu(const torch::jit::Stack& arguments) {
+  c10::DispatchKeySet keys;
+  bool any = false;
+  auto add = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    any = true;
+    keys = keys | tensor.key_set();
+  };
+  for (const auto& value : arguments) {
+    if (value.isTensor()) {
+      add(value.toTensor());
+    } else if (value.isList()) {
+      for (const auto& element : value.toListRef()) {
+        if (element.isTensor()) add(element.toTensor());
+      }
+    }
+  }
+  return any && (keys - kAbove) == c10::DispatchKeySet(c10::DispatchKey::CPU);
+}
+
+std::unique_ptr<Kernel> prepare_boxed(const Bound& call) { return std::make_unique<BoxedKernel>(call); }
+
+}  // namespace torchreel::graphs

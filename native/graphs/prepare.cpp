@@ -1,0 +1,42 @@
+#include "prepare.h"
+
+#include <stdexcept>
+
+#include "boxed.h"
+#include "forwards.h"
+#include "out.h"
+
+namespace torchreel::graphs {
+
+namespace {
+
+std::unique_ptr<Kernel> prepare_of(const Preparers& all, const Bound& call) {
+  auto found = all.find(call.op->name);
+  return found == all.end() ? nullptr : found->second(call);
+}
+
+std::unique_ptr<Kernel> prepare_structured_call(const Bound& call) {
+  if (!is_dense_cpu(call.arguments)) return nullptr;
+  auto other = forwarded(call);
+  return prepare_of(structured_kernels(), other.has_value() ? *other : call);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> prepare_in(std::string_view layer, const Bound& call) {
+  if (layer == "bound") return prepare_of(bound_kernels(), call);
+  if (layer == "structured") return prepare_structured_call(call);
+  if (layer == "out") return prepare_out(call);
+  if (layer == "boxed") return prepare_boxed(call);
+  throw std::invalid_argument("There is no layer of kernels called " + std::string(layer) +
+                              ": it is one of bound, structured, out and boxed.");
+}
+
+std::unique_ptr<Kernel> prepare(const Bound& call) {
+  for (std::string_view layer : kLayers) {
+    if (auto kernel = prepare_in(layer, call)) return kernel;
+  }
+  throw std::runtime_error("The op " + call.op->name + " cannot be run on fixed memory.");
+}
+
+}  // namespace torchreel::graphs

@@ -1,0 +1,1 @@
+"""Graphs: what a tape becomes when its memory is planned and its ops are bound to it."""
