@@ -36,6 +36,7 @@ ALLOWED = {
         "export",
         "program",
         "tape",
+        "graphs",
         "_core",
         "_decode",
     },

@@ -25,6 +25,7 @@ COMMANDS = {
     "import": "torchreel.cli.import_",
     "export": "torchreel.cli.export",
     "replay": "torchreel.cli.replay",
+    "bench-graphs": "torchreel.cli.bench_graphs",
     "doctor": "torchreel.cli.doctor",
 }
 
