@@ -46,6 +46,8 @@ def _workload(name: str, workload: Workload, variants: Iterable[str], quick: boo
         return [Result(f"{name}: graphed against eager, ratio", None, workload.against_eager, detail=missing)]
     if not workload.compiled:
         variants = (EAGER, *OURS)
+    if not workload.exported:
+        variants = [variant for variant in variants if variant not in (AOTI, AOTI_RAW)]
     made = {variant: ready(variant, workload) for variant in variants}
     works = {variant: one for variant, one in made.items() if isinstance(one, Ready)}
     failed = {variant: one.reason for variant, one in made.items() if isinstance(one, Failed)}

@@ -57,11 +57,15 @@ class Failed:
 def ready(variant: str, workload: Workload) -> Ready | Failed:
     """The best of the ways to use this variant; what fails says why, and the others are still measured."""
     makes = (workload.make, *workload.parts) if variant in COMPILE_OPTIONS else (workload.make,)
-    try:
-        made = [_ready(variant, make) for make in makes]
-    except Exception as error:
-        first = str(error).strip().splitlines() or [""]
-        return Failed(f"{type(error).__name__}: {first[0]}"[:160])
+    made, reasons = [], []
+    for make in makes:
+        try:
+            made.append(_ready(variant, make))
+        except Exception as error:
+            first = str(error).strip().splitlines() or [""]
+            reasons.append(f"{type(error).__name__}: {first[0]}"[:160])
+    if not made:
+        return Failed(reasons[0])
     return made[0] if len(made) == 1 else min(made, key=_time)
 
 

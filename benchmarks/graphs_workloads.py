@@ -52,7 +52,8 @@ class Workload:
     first_call_ms: float = 10
     # Other ways to use a compiler on it, of which the best counts.
     parts: tuple[Callable[[], Program], ...] = ()
-    compiled: bool = True
+    compiled: bool = True  # whether there is a goal against what compiles
+    exported: bool = True  # whether it is a module that torch.export takes
     needs: str | None = None  # a package
 
     def missing(self) -> str | None:
@@ -203,10 +204,10 @@ WORKLOADS = {
     "decoder layer": Workload(_decoder_layer, Goal(0.20), Goal(0.7)),
     "convnet": Workload(_convnet, None, Goal(1.1)),
     "training step, batch 1": Workload(
-        lambda: _training_step(1), Goal(0.06), Goal(0.2), parts=(lambda: _loss_of_training_step(1),)
+        lambda: _training_step(1), Goal(0.06), Goal(0.2), exported=False, parts=(lambda: _loss_of_training_step(1),)
     ),
     "training step, batch 32": Workload(
-        lambda: _training_step(32), Goal(0.13), Goal(0.2), parts=(lambda: _loss_of_training_step(32),)
+        lambda: _training_step(32), Goal(0.13), Goal(0.2), exported=False, parts=(lambda: _loss_of_training_step(32),)
     ),
     "GPT-2, 64 tokens": Workload(_generate, Goal(0.4), compiled=False, needs="transformers"),
 }
