@@ -5,10 +5,17 @@ namespace torchreel::graphs {
 const Preparers& bound_kernels() {
   static const Preparers table = [] {
     Preparers all;
+    add_attention(all);
     add_blas(all);
     add_copies(all);
     add_fills(all);
+    add_foreach(all);
+    add_losses(all);
+    add_lookups(all);
+    add_norms(all);
+    add_pieces(all);
     add_pointwise(all);
+    add_reductions(all);
     return all;
   }();
   return table;

@@ -46,12 +46,16 @@ inline bool same_layout(const at::Tensor& one, const at::Tensor& other) {
   return one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() && one.strides() == other.strides();
 }
 
-void add_blas(Preparers& table);
-void add_pointwise(Preparers& table);
-void add_fills(Preparers& table);
-void add_copies(Preparers& table);
-void add_reductions(Preparers& table);
-void add_norms(Preparers& table);
 void add_attention(Preparers& table);
+void add_blas(Preparers& table);
+void add_copies(Preparers& table);
+void add_fills(Preparers& table);
+void add_foreach(Preparers& table);
+void add_losses(Preparers& table);
+void add_lookups(Preparers& table);
+void add_norms(Preparers& table);
+void add_pieces(Preparers& table);
+void add_pointwise(Preparers& table);
+void add_reductions(Preparers& table);
 
 }  // namespace torchreel::graphs

@@ -5,6 +5,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/native/Copy.h>
 
+#include <algorithm>
+
 #include "bound.h"
 
 namespace torchreel::graphs {
@@ -13,29 +15,30 @@ namespace {
 
 constexpr int64_t kManyElements = at::internal::GRAIN_SIZE;  // from here on torch uses its threads
 
-// The dimensions of a tensor without those of size one.
-struct Geometry {
-  std::vector<int64_t> sizes, strides;
+struct Dimension {
+  int64_t size, target_stride, source_stride;
 };
 
-Geometry geometry_of(const at::Tensor& tensor) {
-  Geometry geometry;
-  for (int64_t i = 0; i < tensor.dim(); i++) {
-    if (tensor.size(i) == 1) continue;
-    geometry.sizes.push_back(tensor.size(i));
-    geometry.strides.push_back(tensor.stride(i));
+// Those of both tensors, outermost in the target first; where two are one in both, as one.
+std::vector<Dimension> dimensions_of(const at::Tensor& target, const at::Tensor& source) {
+  std::vector<Dimension> all, merged;
+  for (int64_t i = 0; i < target.dim(); i++) {
+    if (target.size(i) != 1) all.push_back({target.size(i), target.stride(i), source.stride(i)});
   }
-  return geometry;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& one, const auto& other) { return one.target_stride > other.target_stride; });
+  for (const auto& inner : all) {
+    if (!merged.empty() && merged.back().target_stride == inner.size * inner.target_stride &&
+        merged.back().source_stride == inner.size * inner.source_stride) {
+      merged.back() = {merged.back().size * inner.size, inner.target_stride, inner.source_stride};
+    } else {
+      merged.push_back(inner);
+    }
+  }
+  return merged;
 }
 
-bool packed(const Geometry& geometry, size_t from) {
-  int64_t step = 1;
-  for (size_t i = geometry.sizes.size(); i-- > from;) {
-    if (geometry.strides[i] != step) return false;
-    step *= geometry.sizes[i];
-  }
-  return true;
-}
+bool is_row(const Dimension& dimension) { return dimension.target_stride == 1 && dimension.source_stride == 1; }
 
 }  // namespace
 
@@ -47,21 +50,21 @@ Copy::Copy(const at::Tensor& target, const at::Tensor& source) : kept_target_(ta
   if (bits && target.numel() < kManyElements) {
     target_ = static_cast<char*>(target.mutable_data_ptr());
     source_ = static_cast<const char*>(wide.const_data_ptr());
-    auto to = geometry_of(target), from = geometry_of(wide);
-    bool same = to.strides == from.strides && target.is_non_overlapping_and_dense();
-    if (same || (packed(to, 0) && packed(from, 0))) {
+    auto size = static_cast<int64_t>(target.element_size());
+    auto dimensions = dimensions_of(target, wide);
+    if (dimensions.empty()) {
       rows_ = 1;
-      bytes_ = target.nbytes();
-      return;
+      bytes_ = size;
+    } else if (dimensions.size() == 1 && is_row(dimensions[0])) {
+      rows_ = 1;
+      bytes_ = size * dimensions[0].size;
+    } else if (dimensions.size() == 2 && is_row(dimensions[1])) {
+      rows_ = dimensions[0].size;
+      bytes_ = size * dimensions[1].size;
+      target_step_ = size * dimensions[0].target_stride;
+      source_step_ = size * dimensions[0].source_stride;
     }
-    if (to.sizes.size() >= 2 && packed(to, 1) && packed(from, 1)) {
-      size_t size = target.element_size();
-      rows_ = to.sizes[0];
-      bytes_ = size * (target.numel() / rows_);
-      target_step_ = to.strides[0] * static_cast<int64_t>(size);
-      source_step_ = from.strides[0] * static_cast<int64_t>(size);
-      return;
-    }
+    if (rows_ > 0) return;
   }
   large_ = target.numel() >= kManyElements;
   kept_source_ = wide;
