@@ -146,6 +146,7 @@ void Watch::add_instance(size_t owner, py::object object, const std::vector<py::
   // The dict itself may be exchanged: its place is watched, and not by add_field(), which would look at all in it.
   Check place{kField, owner, -1, label + ".__dict__"};
   place.field = _PyObject_GetDictPtr(object.ptr());
+  place.is_dict_place = true;
   place.entries.push_back({{}, {}, Value::of(dict.ptr(), mortality_)});
   add(std::move(place), 0);
   add_dict(owner, static_cast<ptrdiff_t>(checks_.size() - 1), dict.ptr(), names);
@@ -200,7 +201,11 @@ bool Watch::read(const Check& check, bool strict) {
     return true;
   }
   if (check.kind == kNames) {
-    for (const auto& entry : check.entries) now_.push_back(looked_up(check.object, entry.name.ptr()));
+    const bool fit = check.places.fit(check.object);
+    for (size_t i = 0; i < check.entries.size(); i++) {
+      PyObject* now = fit ? check.places.at(i) : nullptr;
+      now_.push_back(now != nullptr ? now : looked_up(check.object, check.entries[i].name.ptr()));
+    }
     return true;
   }
   if (size_of(check.object) != check.size) return false;
@@ -224,6 +229,14 @@ bool Watch::holds(Check& check, bool strict) {
   return true;
 }
 
+// The globals of a script change with each turn of its loop: then the few names are read where they are.
+void Watch::locate(Check& check) {
+  if (check.kind != kNames || check.places.fit(check.object)) return;
+  std::vector<PyObject*> names;
+  for (const auto& entry : check.entries) names.push_back(entry.name.ptr());
+  check.places.find(check.object, names);
+}
+
 void Watch::write_value_words(const Value& value, std::vector<Word>& words) const {
   if (value.kind != Value::kTuple && value.kind != Value::kAddress) return;
   // Another object may be at its address; then it is told by its type and by what is in it.
@@ -241,7 +254,7 @@ void Watch::write_value_words(const Value& value, std::vector<Word>& words) cons
 void Watch::write_words(const Check& check, std::vector<Word>& words) const {
   if (check.kind == kField) {
     words.push_back(word(check.field, *check.field));
-    write_value_words(check.entries[0].value, words);
+    if (!check.is_dict_place) write_value_words(check.entries[0].value, words);
   } else if (check.kind == kNames || check.kind == kItems) {
     auto* dict = as_dict(check.object);
     if (check.contents) {
@@ -274,6 +287,7 @@ void Watch::write_all_words() {
   for (size_t i = 0; i < checks_.size(); i++) {
     checks_[i].first_word = words_.size();
     if (owners_[checks_[i].owner].gone) continue;
+    locate(checks_[i]);
     write_words(checks_[i], words_);
     word_checks_.resize(words_.size(), static_cast<uint32_t>(i));
   }
@@ -294,11 +308,13 @@ bool Watch::same_by_checks() {
 bool Watch::same() {
   if (!written_ || mortality_.died()) return same_by_checks();
   const size_t count = words_.size();
+  Word* const words = words_.data();
   for (size_t i = 0; i < count; i++) {
-    if (*words_[i].at == words_[i].was) continue;
+    if (*words[i].at == words[i].was) continue;
     Check& check = checks_[word_checks_[i]];
     if (!holds(check, false)) return false;
     // As good as before: what it looks like now is what it looked like.
+    locate(check);
     fresh_.clear();
     write_words(check, fresh_);
     size_t end = check.first_word + fresh_.size();
@@ -306,7 +322,7 @@ bool Watch::same() {
         (end < count && word_checks_[end] == word_checks_[i])) {
       return same_by_checks();
     }
-    std::copy(fresh_.begin(), fresh_.end(), words_.begin() + static_cast<ptrdiff_t>(check.first_word));
+    std::copy(fresh_.begin(), fresh_.end(), words + check.first_word);
     i = end - 1;
   }
   times_same_++;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "watch_dict.h"
 #include "watch_value.h"
 
 namespace torchreel::graphs {
@@ -73,7 +74,9 @@ class Watch {
     PyObject** field = nullptr;  // or the place
     Py_ssize_t size = 0;         // of the container; for kNames the size does not matter
     bool contents = true;        // whether entries are all that the container holds
+    bool is_dict_place = false;  // of an object: nothing but a dict can be there, and no two have had one version
     std::vector<Entry> entries;
+    DictPlaces places;  // of the names of a kNames
     size_t first_word = 0;
   };
 
@@ -97,6 +100,7 @@ class Watch {
   bool read(const Check& check, bool strict);
   bool holds(Check& check, bool strict);
   bool same_by_checks();
+  void locate(Check& check);
   void tell(const Check& check, std::vector<Difference>& all);
   std::string entry_path(const Check& check, const Entry& entry, size_t place) const;
 

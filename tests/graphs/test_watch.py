@@ -304,7 +304,7 @@ def test_globals(kind: str, x: torch.Tensor, names: Any, monkeypatch: pytest.Mon
 def test_equal_globals_are_no_change(x: torch.Tensor, names: Any) -> None:
     watch = watch_of(reads_globals, x)
     names("SCALE", float("2.0"))
-    names("PAIR", (1, tuple([2.0, "".join("x")])))
+    names("PAIR", (int("1"), (float("2.0"), "".join("x"))))
     names("LOOP", 5)
     for _ in range(10):
         names("LOOP", object())
@@ -523,18 +523,60 @@ def test_nothing_of_the_users_is_run(x: torch.Tensor) -> None:
     assert ran == []
 
 
-def test_an_object_with_its_own_getattribute_is_told(x: torch.Tensor) -> None:
-    class Odd:
-        def __getattribute__(self, name: str) -> Any:
-            return 1.0 if name == "scale" else super().__getattribute__(name)
+@pytest.mark.parametrize("static", [False, True])
+def test_an_object_that_finds_attributes_by_code_is_watched_whole(static: bool, x: torch.Tensor) -> None:
+    class Mapped:
+        names = {"size": "hidden"}  # noqa: RUF012
 
-    odd = Odd()
+        def __init__(self) -> None:
+            self.hidden = 4
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "size":
+                name = "hidden"
+            return super().__getattribute__(name)
+
+    class Wrapped:
+        def __init__(self) -> None:
+            self.__dict__["values"] = {"rate": 0.5}
+
+        def __getattr__(self, name: str) -> Any:
+            return self.__dict__["values"][name]
+
+    mapped, wrapped = Mapped(), Wrapped()
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        return x * odd.scale
+        return x * mapped.size * wrapped.rate
 
-    watch = watch_of(function, x)
-    assert "odd.scale: Odd finds its attributes by code of its own." in watch.unwatched()
+    watch = Watch(function) if static else watch_of(function, x)
+    mapped.hidden = 5
+    assert watch.changed() == "mapped.hidden was 4 and is 5."
+    watch.rebase()
+    wrapped.__dict__["values"]["rate"] = 0.25
+    assert watch.changed() == "wrapped.values['rate'] was 0.5 and is 0.25."
+    assert not any("code of its own" in line for line in watch.unwatched())
+
+
+def test_an_object_that_hides_its_attributes_is_told(x: torch.Tensor) -> None:
+    class Hidden:
+        __slots__ = ("__weakref__", "_value")
+
+        def __init__(self) -> None:
+            self._value = 1.0
+
+        def __getattr__(self, name: str) -> Any:
+            return self._value
+
+    hidden = Hidden()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * hidden.scale
+
+    watch = Watch(function)
+    assert watch.unwatched() == ["hidden.scale: Hidden finds its attributes by code of its own."]
+    watch = watch_of(function, x)  # its code was seen to read _value
+    hidden._value = 2.0
+    assert watch.changed() == "Hidden._value was 1.0 and is 2.0."
 
 
 def test_what_cannot_be_watched_is_told(x: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ LIBRARY = str(Path(os.__file__).parent) + "/"  # in which other packages may be 
 
 
 class Ran(NamedTuple):
-    """A code that ran: with its globals and, as far as they are alive, its functions and the objects it was called on."""
+    """A code that ran: its globals and, of what is alive, its functions and the objects that were their `self`."""
 
     code: CodeType
     globals: dict[str, Any]
@@ -57,5 +57,5 @@ def functions_run() -> Calls:
 
 
 def is_foreign(file: str) -> bool:
-    """Whether a file is of torch, of the standard library or ours: not the user's, nor of a package that the user took."""
+    """Whether a file is of torch, of the standard library or ours; other packages are like the user's own code."""
     return file.startswith(FOREIGN) or (file.startswith(LIBRARY) and "-packages/" not in file)

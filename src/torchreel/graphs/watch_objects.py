@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from types import MemberDescriptorType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 from torchreel import _graphs
@@ -23,6 +23,11 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 def is_a(thing: object, kind: type | tuple[type, ...]) -> bool:
     """As isinstance, which asks an object for its __class__."""
     return issubclass(type(thing), kind)
+
+
+def is_name(thing: object) -> bool:
+    """Anything may be a key of an object's __dict__."""
+    return type(thing) is str
 
 
 def is_plain(thing: object) -> bool:
@@ -54,8 +59,16 @@ def instance_dict(thing: object) -> dict[str, Any] | None:
     return _graphs.instance_dict(thing)
 
 
+def finds_by_code(thing: object, name: str) -> bool:
+    """Whether Python code of its class may have a say in what an attribute is: __getattribute__, or __getattr__."""
+    kind = type(thing)
+    return type(find(kind, "__getattribute__")[1]) is FunctionType or (
+        find(kind, name)[1] is MISSING and type(find(kind, "__getattr__")[1]) is FunctionType
+    )
+
+
 def is_ordinary(thing: object) -> bool:
-    """Whether attributes are found the way that object has it, until there is none."""
+    """Whether attributes are found as object has it; those of dicts, tensors and other classes in C need not be."""
     return find(type(thing), "__getattribute__")[0] is object
 
 

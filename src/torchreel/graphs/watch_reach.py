@@ -19,10 +19,12 @@ from torchreel.graphs.watch_nodes import Nodes
 from torchreel.graphs.watch_objects import (
     MISSING,
     find,
+    finds_by_code,
     instance_dict,
     is_a,
     is_data_descriptor,
     is_member,
+    is_name,
     is_ordinary,
     mro,
 )
@@ -108,7 +110,7 @@ class Reach:
         if content is None or node is None or id(module) in self._modules:
             return
         self._modules.add(id(module))
-        node.add("forward", *(name for name in content if name not in _NOT_READ))
+        node.add("forward", *(name for name in filter(is_name, content) if name not in _NOT_READ))
         forward = self._class_attribute(type(module), "forward")
         if self._static and type(forward) is types.FunctionType:
             self._add_function(forward, module)
@@ -136,6 +138,8 @@ class Reach:
             for value, label in self._starts(read, code, names, functions, selves):
                 self._walk(value, label, read.attributes, where)
         for read in found.written:
+            if read.root == SELF and not selves:
+                continue  # an object that the call made for itself
             path = ".".join((read.name, *read.attributes))
             self.unwatched[f"{path} is set by {where}: that happens while recording, and not at a replay."] = None
 
@@ -197,10 +201,18 @@ class Reach:
             return self._class_attribute(thing, name)
         if is_a(thing, torch.Tensor) or id(thing) in self._born:
             return MISSING
-        if not is_ordinary(thing):
+        if finds_by_code(thing, name) and not is_a(thing, torch.nn.Module):
+            self._add_whole(thing, label, name)
+        return self._instance_attribute(thing, label, name) if is_ordinary(thing) else MISSING
+
+    def _add_whole(self, thing: Any, label: str, name: str) -> None:
+        """All attributes of an object: its code may use any to find another."""
+        content = instance_dict(thing)
+        node = None if content is None else self._nodes.add_instance(thing, label, True)
+        if content is None or node is None:
             self.unwatched[f"{label}.{name}: {type(thing).__name__} finds its attributes by code of its own."] = None
-            return MISSING
-        return self._instance_attribute(thing, label, name)
+        else:
+            node.add(*filter(is_name, content))
 
     def _instance_attribute(self, thing: Any, label: str, name: str) -> Any:
         of_class = find(type(thing), name)[1]

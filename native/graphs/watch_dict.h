@@ -1,0 +1,30 @@
+// Where a dict has the value of a name, so that it can be read again without looking it up.
+#pragma once
+
+#include <Python.h>
+
+#include <vector>
+
+namespace torchreel::graphs {
+
+// Needs the GIL. A dict that has grown, or that shares its keys with others, is looked up in anew.
+class DictPlaces {
+ public:
+  // The names have to live as long as this.
+  void find(PyObject* dict, const std::vector<PyObject*>& names);
+  // Whether places are those of this dict as it is now.
+  bool fit(PyObject* dict) const;
+  // The value of a name by its number, where places fit; nothing where it was absent or has been deleted.
+  PyObject* at(size_t number) const;
+
+ private:
+  struct Place {
+    PyObject* name;
+    PyObject* const* value = nullptr;  // the name of an entry is right before its value
+  };
+  const void* keys_ = nullptr;
+  int size_ = 0;
+  std::vector<Place> places_;
+};
+
+}  // namespace torchreel::graphs
