@@ -31,33 +31,37 @@ void each_tensor(const Bound& call, Visit visit) {
   }
 }
 
-const void* storage_of(const at::TensorBase& tensor) {
-  return tensor.has_storage() ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+bool holds(const at::Tensor& tensor, const void* data) {
+  if (!tensor.defined() || !tensor.has_storage()) return false;
+  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  const auto* begin = static_cast<const char*>(storage.data());
+  return begin <= data && data < begin + storage.nbytes();
 }
 
-bool is_number(const at::TensorBase& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
-
-// Whether the iterator reads what the call was given, and not a copy.
-bool is_of_the_call(const Bound& call, const at::TensorBase& tensor) {
+// Whether the iterator works on memory of the call, and not on a copy.
+bool is_of_the_call(const Bound& call, const void* data) {
+  if (data == nullptr) return true;  // there are no elements
   bool found = false;
-  const void* storage = storage_of(tensor);
-  each_tensor(call, [&](const at::Tensor& argument, bool) {
-    if (argument.defined() && storage_of(argument) == storage) found = true;
-  });
-  for (const auto& result : call.results) {
-    if (result.defined() && storage_of(result) == storage) found = true;
-  }
+  each_tensor(call, [&](const at::Tensor& argument, bool) { found = found || holds(argument, data); });
+  for (const auto& result : call.results) found = found || holds(result, data);
   return found;
 }
 
-bool is_fixed(const Bound& call, const at::TensorBase& tensor) {
-  // Of a number that is no tensor of the call, meta() has made one: numbers are part of the graph.
-  if (is_number(tensor) && !is_of_the_call(call, tensor)) return true;
-  bool found = false;
+// Whether a copy in the iterator is of something that stays as it is. The tensor that it was made of may be gone by
+// now, and only its address be left.
+bool is_fixed(const Bound& call, const at::OperandInfo& operand) {
+  const auto& copy = operand.tensor_base();
+  const auto* original = operand.original_tensor_base().unsafeGetTensorImpl();
+  bool of_constant = false;
+  bool of_one_that_changes = false;
   each_tensor(call, [&](const at::Tensor& argument, bool fixed) {
-    if (fixed && argument.unsafeGetTensorImpl() == tensor.unsafeGetTensorImpl()) found = true;
+    if (!argument.defined()) return;
+    if (fixed && argument.unsafeGetTensorImpl() == original) of_constant = true;
+    if (!fixed && argument.numel() == 1) of_one_that_changes = true;
   });
-  return found;
+  // Of a number among the arguments meta() makes a tensor without dimensions: numbers are part of the graph.
+  bool number = copy.unsafeGetTensorImpl()->is_wrapped_number();
+  return of_constant || number || (copy.dim() == 0 && !of_one_that_changes);
 }
 
 }  // namespace
@@ -80,8 +84,8 @@ void Outputs::claim(int64_t place, at::IntArrayRef sizes, at::IntArrayRef stride
     throw Unfit();
   }
   if (strides_matter || !given_) {
-    if (strides.empty() && !sizes.empty()) {
-      if (!result.is_contiguous()) throw Unfit();
+    if (strides.empty()) {
+      if (!result.is_contiguous(options.memory_format_opt().value_or(c10::MemoryFormat::Contiguous))) throw Unfit();
     } else if (!same_strides(sizes, strides, result.strides())) {
       throw Unfit();
     }
@@ -91,14 +95,10 @@ void Outputs::claim(int64_t place, at::IntArrayRef sizes, at::IntArrayRef stride
 
 void check_operands(const Bound& call, at::ArrayRef<at::OperandInfo> operands) {
   for (const auto& operand : operands) {
-    const auto& tensor = operand.tensor_base();
-    if (!tensor.defined()) continue;
-    const auto& original = operand.original_tensor_base();
-    if (original.defined()) {
-      if (operand.is_output || !is_fixed(call, original)) throw Unfit();
-    } else if (!is_of_the_call(call, tensor) && !is_fixed(call, tensor)) {
-      throw Unfit();
-    }
+    if (operand.is_output && operand.original_tensor_base().defined()) throw Unfit();
+    // An iterator may point to tensors that lived as long as meta(), but to no memory that did: what is not of the call
+    // it owns.
+    if (!is_of_the_call(call, operand.data) && !is_fixed(call, operand)) throw Unfit();
   }
 }
 

@@ -98,14 +98,25 @@ class Structured : public Native, public Kernel {
   explicit Structured(const Bound& call) : outputs(call) {}
 
   // After meta().
-  void check(const Bound& call) const {
-    if constexpr (kIterates) check_operands(call, this->operands_);
+  void check(const Bound& call) {
+    if constexpr (kIterates) {
+      check_operands(call, this->operands_);
+      operands_made_ = this->operands_;
+    }
+  }
+
+  // Before impl(): some kernels take the operand that is one number out of their iterator, which eager throws away.
+  void renew() {
+    if constexpr (kIterates) {
+      if (this->operands_.size() != operands_made_.size()) this->operands_ = operands_made_;
+    }
   }
 
   Outputs outputs;
 
  private:
   static constexpr bool kIterates = std::is_base_of_v<at::TensorIteratorBase, Native>;
+  c10::SmallVector<at::OperandInfo, 4> operands_made_;
 };
 
 template <class Op>

@@ -42,7 +42,10 @@ class {name} final : public Structured<{native}> {{
     check(call);
   }}
 
-  void run() override {{ impl({impl}); }}
+  void run() override {{
+    renew();
+    impl({impl});
+  }}
 
  private:
 {members}
