@@ -25,7 +25,7 @@ std::unique_ptr<Kernel> attention(const Bound& call) {
   auto query = tensor_at(call, 0), key = tensor_at(call, 1), value = tensor_at(call, 2);
   if (query.dim() != 4 || query.numel() == 0 || key.numel() == 0) return nullptr;
   auto output = call.results[0].transpose(1, 2), logsumexp = call.results[1].transpose(1, 2);
-  if (!is_contiguous(output) || !is_contiguous(logsumexp)) return nullptr;
+  if (output.stride(3) != 1 || !is_dense(output) || !is_dense(logsumexp)) return nullptr;
   double dropout = call.arguments[3].toDouble();
   bool causal = call.arguments[4].toBool();
   auto mask = mask_at(call, 5);

@@ -5,8 +5,10 @@ namespace torchreel::graphs {
 const Preparers& bound_kernels() {
   static const Preparers table = [] {
     Preparers all;
+    add_activations(all);
     add_attention(all);
     add_blas(all);
+    add_convolution(all);
     add_copies(all);
     add_fills(all);
     add_foreach(all);

@@ -46,8 +46,10 @@ inline bool same_layout(const at::Tensor& one, const at::Tensor& other) {
   return one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() && one.strides() == other.strides();
 }
 
+void add_activations(Preparers& table);
 void add_attention(Preparers& table);
 void add_blas(Preparers& table);
+void add_convolution(Preparers& table);
 void add_copies(Preparers& table);
 void add_fills(Preparers& table);
 void add_foreach(Preparers& table);
