@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
 # What each room may import of ours, besides itself, errors and the version.
 ALLOWED = {
-    "": {"reel", "analyze", "record", "allocator", "memory", "tape"},
+    "": {"reel", "analyze", "record", "allocator", "memory", "tape", "graphs"},
     "reel": {"_decode"},
     "ingest": {"reel", "_decode"},
     "analyze": {"reel"},
@@ -25,6 +25,7 @@ ALLOWED = {
     "profiler": {"reel", "record", "analyze", "export", "_core"},
     "program": set(),
     "tape": {"program", "_tape"},
+    "graphs": {"program", "tape", "_tape", "_graphs"},
     "__main__": {"cli"},
     "cli": {
         "reel",
@@ -41,7 +42,7 @@ ALLOWED = {
         "_decode",
     },
 }
-MAY_IMPORT_TORCH = {"record", "memory", "profiler", "tape"}
+MAY_IMPORT_TORCH = {"record", "memory", "profiler", "tape", "graphs"}
 
 
 def files() -> list[Path]:

@@ -1,15 +1,14 @@
 #include "plan.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include <cmath>
 #include <sstream>
 
 #include "enums.h"
+#include "numbers.h"
 #include "slots.h"
 
 namespace torchreel::tape {
@@ -40,12 +39,6 @@ std::string geometry_of(c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntA
   return text.str();
 }
 
-at::Tensor number_tensor(double value) {
-  auto tensor = at::scalar_tensor(value, at::TensorOptions(at::kDouble));
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
 // Above the backends nothing is done to these: no autograd, no autocast, whatever the caller has switched on.
 constexpr auto kAbove = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
@@ -74,33 +67,6 @@ bool is_dense_cpu(const torch::jit::Stack& stack) {
     }
   }
   return tensors && (keys - kAbove) == c10::DispatchKeySet(c10::DispatchKey::CPU);
-}
-
-std::string text_of(const c10::IValue& value) {
-  std::ostringstream text;
-  text.precision(17);
-  text << value;
-  return text.str();
-}
-
-bool same_number(const c10::IValue& a, const c10::IValue& b) {
-  auto bits = [](double value) {
-    uint64_t word;
-    memcpy(&word, &value, 8);
-    return word;
-  };
-  if (a.isDouble() && b.isDouble()) {
-    if (std::isnan(a.toDouble()) && std::isnan(b.toDouble())) return true;
-    return bits(a.toDouble()) == bits(b.toDouble());
-  }
-  if (a.isComplexDouble() && b.isComplexDouble()) {
-    auto left = a.toComplexDouble();
-    auto right = b.toComplexDouble();
-    return same_number(left.real(), right.real()) && same_number(left.imag(), right.imag());
-  }
-  if (a.isInt() && b.isInt()) return a.toInt() == b.toInt();
-  if (a.isBool() && b.isBool()) return a.toBool() == b.toBool();
-  return text_of(a) == text_of(b);
 }
 
 }  // namespace
@@ -277,35 +243,6 @@ void Plan::clear() {
   for (uint32_t slot : transient_) values_[slot].reset();
 }
 
-double Plan::evaluate(const Formula& formula) const {
-  double stack[16];
-  int depth = 0;
-  for (const auto& step : formula.steps) {
-    switch (step.kind) {
-      case Formula::kNumber: stack[depth++] = step.number; break;
-      case Formula::kItem: stack[depth++] = numbers_[static_cast<size_t>(step.number)]; break;
-      case Formula::kNeg: stack[depth - 1] = -stack[depth - 1]; break;
-      case Formula::kSub:
-        depth--;
-        stack[depth - 1] -= stack[depth];
-        break;
-      case Formula::kMul:
-        depth--;
-        stack[depth - 1] *= stack[depth];
-        break;
-      case Formula::kDiv:
-        depth--;
-        stack[depth - 1] /= stack[depth];
-        break;
-      case Formula::kPow:
-        depth--;
-        stack[depth - 1] = std::pow(stack[depth - 1], stack[depth]);
-        break;
-    }
-  }
-  return stack[0];
-}
-
 bool Plan::is_external(const at::Tensor& tensor) const {
   for (uint32_t slot = 0; slot < slots_.size(); slot++) {
     if (slots_[slot].external && values_[slot].is_same(tensor)) return true;
@@ -341,11 +278,11 @@ void Plan::push(const Step& step, const Given& given) {
       break;
     }
     case Given::kStorage: stack_.emplace_back(value(given.slots[0]).storage()); break;
-    case Given::kFormula: stack_.emplace_back(evaluate(given.formulas[0])); break;
-    case Given::kFormulaTensor: stack_.emplace_back(number_tensor(evaluate(given.formulas[0]))); break;
+    case Given::kFormula: stack_.emplace_back(evaluate(given.formulas[0], numbers_)); break;
+    case Given::kFormulaTensor: stack_.emplace_back(number_tensor(evaluate(given.formulas[0], numbers_))); break;
     case Given::kFormulas: {
       c10::impl::GenericList list(c10::NumberType::get());
-      for (const auto& formula : given.formulas) list.push_back(evaluate(formula));
+      for (const auto& formula : given.formulas) list.push_back(evaluate(formula, numbers_));
       stack_.emplace_back(std::move(list));
       break;
     }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "digest.h"
+#include "formula.h"
 #include "ops.h"
 
 namespace torchreel::tape {
@@ -28,16 +29,6 @@ struct PlanSlot {
   c10::DimVector sizes, strides;
   int64_t offset;
   size_t extent = 0;  // bytes of the storage that it reaches to
-};
-
-// A number computed as Python did, in postfix order.
-struct Formula {
-  enum Kind { kNumber, kItem, kSub, kMul, kDiv, kPow, kNeg };
-  struct Step {
-    Kind kind;
-    double number;  // or the op whose result it is
-  };
-  std::vector<Step> steps;
 };
 
 struct Given {
@@ -139,7 +130,6 @@ class Plan {
   void check(const Step& step, uint32_t slot, const at::Tensor& tensor);
   void call(Step& step);
   void note_digests(const Step& step, const std::vector<at::Tensor>& written);
-  double evaluate(const Formula& formula) const;
 
   std::vector<PlanSlot> slots_;
   std::vector<Step> steps_;

@@ -13,8 +13,9 @@ from torchreel import errors
 from torchreel._version import __version__
 
 if TYPE_CHECKING:
-    from torchreel import allocator, memory, tape
+    from torchreel import allocator, graphs, memory, tape
     from torchreel.analyze.averages import averages
+    from torchreel.graphs import graphed, mark_step_begin
     from torchreel.record import Recorder, RecordOptions, mark, range, record, schedule
     from torchreel.reel import Reel, load
     from torchreel.tape import Tape, load_tape, trace, tracing
@@ -28,9 +29,12 @@ __all__ = [
     "allocator",
     "averages",
     "errors",
+    "graphed",
+    "graphs",
     "load",
     "load_tape",
     "mark",
+    "mark_step_begin",
     "memory",
     "range",
     "record",
@@ -45,6 +49,8 @@ _ROOMS = {
     "Reel": "reel",
     "load": "reel",
     "averages": "analyze",
+    "graphed": "graphs.entry",
+    "mark_step_begin": "graphs.steps",
     "RecordOptions": "record",
     "Recorder": "record",
     "mark": "record",
@@ -59,7 +65,7 @@ _ROOMS = {
 
 
 # Names that are rooms themselves.
-_MODULES = ("allocator", "memory", "tape")
+_MODULES = ("allocator", "graphs", "memory", "tape")
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,9 @@
     │   ├── TraceError            tracing cannot start or go on
     │   └── ReplayError           a tape cannot be replayed here, or on these inputs
     │       └── GuardError        a number that Python used is another one than when it was recorded
+    ├── GraphError                a graphed function cannot be called now
+    │   ├── HeldOutputError       an output that is still held would be overwritten
+    │   └── VerifyError           a replay and the function itself gave different results
     ├── OptionError               a value that the user gave is not one of those allowed
     └── QueryError                an SQL statement that cannot be run
 
@@ -115,6 +118,18 @@ class ReplayError(TapeError):
 
 class GuardError(ReplayError):
     """A number that Python used is another one than when it was recorded."""
+
+
+class GraphError(TorchreelError):
+    """A graphed function cannot be called now."""
+
+
+class HeldOutputError(GraphError):
+    """An output of an earlier call is still held, and this call would overwrite it."""
+
+
+class VerifyError(GraphError):
+    """A replay and the function itself gave different results."""
 
 
 class OptionError(TorchreelError, ValueError):

@@ -1,1 +1,32 @@
-"""Graphs: what a tape becomes when its memory is planned and its ops are bound to it."""
+"""Graph trees: a function's calls, recorded once and replayed without Python, without dispatch, in planned memory.
+
+Names are imported when they are asked for: the generator of kernels needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchreel.graphs.entry import Graphed, graphed
+    from torchreel.graphs.options import GraphOptions
+    from torchreel.graphs.steps import mark_step_begin
+    from torchreel.graphs.tree import Status, status
+
+__all__ = ["GraphOptions", "Graphed", "Status", "graphed", "mark_step_begin", "status"]
+
+_FILES = {
+    "GraphOptions": "options",
+    "Graphed": "entry",
+    "Status": "tree",
+    "graphed": "entry",
+    "mark_step_begin": "steps",
+    "status": "tree",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILES:
+        raise AttributeError(f"module 'torchreel.graphs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"torchreel.graphs.{_FILES[name]}"), name)

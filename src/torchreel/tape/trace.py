@@ -34,7 +34,7 @@ def trace(
         raise
     results = Structure(result)
     slots = session.end(results.tensors)
-    tape = Tape(Captured(session, given, results, slots, _described(function), lambda: reachable(function)))
+    tape = Tape(Captured(session, given, results, slots, described(function), lambda: reachable(function)))
     if outplace:
         from torchreel.tape.outplace import outplaced
 
@@ -80,7 +80,7 @@ def tracing(*inputs: Any, hashes: bool = False) -> Tracing:
     return Tracing(inputs, hashes)
 
 
-def _described(function: Any) -> str:
+def described(function: Any) -> str:
     function = getattr(function, "__func__", function)
     name = getattr(function, "__qualname__", type(function).__name__)
     if isinstance(function, torch.nn.Module):

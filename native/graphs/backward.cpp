@@ -1,0 +1,138 @@
+#include "backward.h"
+
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "../tape/slots.h"
+#include "below.h"
+
+namespace torchreel::graphs {
+
+using tape::kNone;
+using torch::autograd::Edge;
+using torch::autograd::variable_list;
+
+namespace {
+
+class GraphBackward : public torch::autograd::Node {
+ public:
+  GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, const Differentiation& how, PyObject* call)
+      : route_(std::move(route)), graph_(std::move(graph)), how_(how), saved_(route_->lease_saved(*graph_)) {
+    for (uint32_t slot : how.reads) versions_.push_back(version_of(slot));
+    Py_INCREF(call);
+    call_ = call;
+  }
+
+  ~GraphBackward() override { GraphBackward::release_variables(); }
+
+  std::string name() const override { return "GraphBackward<" + route_->name + ">"; }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (Lease* lease : saved_) Pool::end(lease);
+    saved_.clear();
+    released_ = true;
+    if (call_ != nullptr && Py_IsInitialized()) {
+      pybind11::gil_scoped_acquire gil;
+      Py_CLEAR(call_);
+    }
+  }
+
+ protected:
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(!released_,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Specify retain_graph=True if you need to backward through the graph a second "
+                "time or if you need to access saved tensors after calling backward.");
+    for (size_t i = 0; i < how_.reads.size(); i++) {
+      TORCH_CHECK(version_of(how_.reads[i]) == versions_[i],
+                  "one of the variables needed for gradient computation has been modified by an inplace operation: a "
+                  "parameter of ",
+                  route_->name, " was written between its forward and its backward.");
+    }
+    if (c10::GradMode::is_enabled() || !is_recorded(gradients)) return again(gradients);
+    bool keeps = torch::autograd::get_current_graph_task_keep_graph();
+    Tensors results;
+    {
+      Below below;
+      route_->run_backward(*graph_, saved_, gradients, keeps, results);
+    }
+    return results;
+  }
+
+ private:
+  uint32_t version_of(uint32_t slot) const {
+    const auto& tensor = route_->recording().tensor(slot);
+    return tensor.is_inference() ? 0 : tensor._version();
+  }
+
+  bool is_recorded(const variable_list& gradients) const {
+    const auto& wanted = route_->recording().recorded().gradients;
+    for (size_t i = 0; i < wanted.size(); i++) {
+      if (wanted[i] == kNone || !gradients[i].defined()) return false;
+      const auto& slot = route_->recording().slot(wanted[i]);
+      auto* impl = gradients[i].unsafeGetTensorImpl();
+      if (impl->key_set().has(c10::DispatchKey::Python) || !gradients[i].is_cpu() ||
+          gradients[i].layout() != c10::kStrided || gradients[i].scalar_type() != slot.dtype ||
+          gradients[i].sizes() != c10::IntArrayRef(slot.sizes) ||
+          gradients[i].strides() != c10::IntArrayRef(slot.strides) || gradients[i].is_conj() || gradients[i].is_neg()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  variable_list again(const variable_list& gradients) {
+    pybind11::gil_scoped_acquire gil;
+    PyObject* given = PyList_New(static_cast<Py_ssize_t>(gradients.size()));
+    for (size_t i = 0; i < gradients.size(); i++) {
+      PyList_SET_ITEM(given, static_cast<Py_ssize_t>(i), THPVariable_Wrap(gradients[i]));
+    }
+    PyObject* graph = c10::GradMode::is_enabled() ? Py_True : Py_False;
+    PyObject* found = PyObject_CallFunctionObjArgs(how_.again, call_, given, graph, nullptr);
+    Py_DECREF(given);
+    if (found == nullptr) {
+      python_error error;
+      error.persist();
+      throw std::move(error);
+    }
+    variable_list all;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found); i++) {
+      PyObject* each = PyList_GET_ITEM(found, i);
+      all.push_back(each == Py_None ? at::Tensor() : THPVariable_Unpack(each));
+    }
+    Py_DECREF(found);
+    return all;
+  }
+
+  std::shared_ptr<Route> route_;
+  std::shared_ptr<Graph> graph_;
+  Differentiation how_;
+  std::vector<Lease*> saved_;
+  std::vector<uint32_t> versions_;
+  PyObject* call_ = nullptr;
+  bool released_ = false;
+};
+
+}  // namespace
+
+void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiation& how,
+             const Tensors& given, Tensors& results, PyObject* call) {
+  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, call);
+  torch::autograd::edge_list edges;
+  const auto& inputs = route->recording().recorded().inputs;
+  for (uint32_t slot : how.owners) {
+    at::Tensor owner = route->recording().tensor(slot);
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (inputs[i] == slot) owner = given[i];
+    }
+    edges.push_back(torch::autograd::impl::gradient_edge(owner));
+  }
+  node->set_next_edges(std::move(edges));
+  for (uint32_t place : how.outputs) torch::autograd::set_history(results[place], node);
+}
+
+}  // namespace torchreel::graphs

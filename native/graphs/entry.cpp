@@ -1,0 +1,278 @@
+#include "entry.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <structmember.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+namespace py = pybind11;
+
+namespace torchreel::graphs {
+
+Result Result::of(const py::handle& shape, const py::handle& place) {
+  Result result;
+  if (py::isinstance(shape, place)) {
+    result.kind = kTensor;
+    result.index = shape.attr("index").cast<size_t>();
+  } else if (PyTuple_CheckExact(shape.ptr()) || PyList_CheckExact(shape.ptr())) {
+    result.kind = PyTuple_CheckExact(shape.ptr()) ? kTuple : kList;
+    for (const auto& part : shape) result.parts.push_back(of(part, place));
+  } else if (PyDict_CheckExact(shape.ptr())) {
+    result.kind = kDict;
+    auto dict = py::reinterpret_borrow<py::dict>(shape);
+    py::tuple keys(dict.size());
+    size_t next = 0;
+    for (const auto& [key, part] : dict) {
+      keys[next++] = key;
+      result.parts.push_back(of(part, place));
+    }
+    result.value = keys;
+  } else {
+    result.value = py::reinterpret_borrow<py::object>(shape);
+  }
+  return result;
+}
+
+py::object Result::build(const std::vector<py::object>& tensors) const {
+  switch (kind) {
+    case kTensor: return tensors[index];
+    case kConstant: return value;
+    case kTuple: {
+      py::tuple made(parts.size());
+      for (size_t i = 0; i < parts.size(); i++) made[i] = parts[i].build(tensors);
+      return made;
+    }
+    case kList: {
+      py::list made;
+      for (const auto& part : parts) made.append(part.build(tensors));
+      return made;
+    }
+    case kDict: {
+      py::dict made;
+      for (size_t i = 0; i < parts.size(); i++) made[value[py::int_(i)]] = parts[i].build(tensors);
+      return made;
+    }
+  }
+  return py::none();
+}
+
+namespace {
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone: return "done";
+    case Outcome::kMoved: return "moved";
+    case Outcome::kAliased: return "aliased";
+    case Outcome::kGuard: return "guard";
+    case Outcome::kHeld: return "held";
+  }
+  return "";
+}
+
+// What a backward needs to run the function again: (args, kwargs, state of the random generator or None).
+py::object call_of(PyObject* const* args, size_t positional, PyObject* names, const at::Tensor& drawn) {
+  py::tuple given(positional);
+  for (size_t i = 0; i < positional; i++) given[i] = py::reinterpret_borrow<py::object>(args[i]);
+  py::dict named;
+  for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_GET_SIZE(names); i++) {
+    named[py::reinterpret_borrow<py::object>(PyTuple_GET_ITEM(names, i))] =
+        py::reinterpret_borrow<py::object>(args[positional + static_cast<size_t>(i)]);
+  }
+  return py::make_tuple(given, named, drawn.defined() ? py::cast(drawn) : py::none());
+}
+
+}  // namespace
+
+namespace {
+
+// Of the call that is on its way in this thread; kept for their memory.
+struct Scratch {
+  Tensors given, results;
+  bool busy = false;
+
+  static Scratch& of_this_thread() {
+    thread_local Scratch scratch;
+    return scratch;
+  }
+  void clear() {
+    given.clear();
+    results.clear();
+    busy = false;
+  }
+};
+
+}  // namespace
+
+PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_t positional, PyObject* names) {
+  auto& results = Scratch::of_this_thread().results;
+  at::Tensor drawn;
+  if (way.differentiation != nullptr && way.route->recording().draws()) {
+    auto generator = at::detail::getDefaultCPUGenerator();
+    drawn = generator.get_state();
+  }
+  auto outcome = way.route->run(given, results);
+  if (outcome != Outcome::kDone) {
+    missed = {name_of(outcome), way.number, way.route->text_of_failure(), way.route->failed_op()};
+    return nullptr;
+  }
+  if (way.differentiation != nullptr) {
+    auto call = call_of(args, positional, names, drawn);
+    connect(way.route, way.route->last_forward(), *way.differentiation, given, results, call.ptr());
+  }
+  if (way.result.kind == Result::kTensor && !way.rebuild) {
+    return THPVariable_Wrap(results[way.result.index]);
+  }
+  std::vector<py::object> tensors;
+  for (const auto& tensor : results) tensors.push_back(py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)));
+  if (way.rebuild) return way.rebuild(tensors).release().ptr();
+  return way.result.build(tensors).release().ptr();
+}
+
+PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) {
+  missed = {"new", 0, "", 0};
+  auto& scratch = Scratch::of_this_thread();
+  if (!on || scratch.busy) {
+    missed.why = "off";
+    return nullptr;
+  }
+  if (verify > 0 && ++calls % verify == 0) {
+    missed.why = "verify";
+    return nullptr;
+  }
+  auto modes = Modes::now();
+  if (modes.are_foreign()) {
+    missed.why = "foreign";
+    return nullptr;
+  }
+  for (size_t i = 0; i < all.size(); i++) {
+    auto way = all[i];
+    if (way->modes != modes || !way->signature->matches(args, positional, names, scratch.given)) continue;
+    if (!way->signature->fits(scratch.given)) continue;
+    if (way->watch != nullptr && !way->watch->same()) {
+      missed = {"watch", way->number, "", 0};
+      continue;
+    }
+    scratch.busy = true;
+    PyObject* made = nullptr;
+    try {
+      made = run(*way, scratch.given, args, positional, names);
+    } catch (...) {
+      auto* graph = way->route->last_graph();
+      missed = {"failed", way->number, "", graph == nullptr ? 0 : graph->failed_op()};
+      scratch.clear();
+      throw;
+    }
+    scratch.clear();
+    if (made == nullptr && !PyErr_Occurred()) continue;
+    if (i != 0) std::swap(all[0], all[i]);
+    return made;
+  }
+  scratch.clear();
+  return nullptr;
+}
+
+namespace {
+
+struct Entry {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* dict;
+  PyObject* weak;
+  PyObject* miss;
+  std::shared_ptr<Ways>* ways;
+};
+
+PyObject* call_entry(PyObject* self, PyObject* const* args, size_t count, PyObject* names) {
+  auto* entry = reinterpret_cast<Entry*>(self);
+  size_t positional = PyVectorcall_NARGS(count);
+  if (entry->ways == nullptr || entry->miss == nullptr) {
+    PyErr_SetString(PyExc_RuntimeError, "This graphed function was not made by torchreel.graphed().");
+    return nullptr;
+  }
+  HANDLE_TH_ERRORS
+  auto ways = *entry->ways;
+  PyObject* made = ways->call(args, positional, names);
+  if (made != nullptr || PyErr_Occurred()) return made;
+  return PyObject_Vectorcall(entry->miss, args, positional, names);
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* new_entry(PyTypeObject* type, PyObject*, PyObject*) {
+  auto* entry = reinterpret_cast<Entry*>(type->tp_alloc(type, 0));
+  if (entry != nullptr) entry->vectorcall = call_entry;
+  return reinterpret_cast<PyObject*>(entry);
+}
+
+int init_entry(PyObject* self, PyObject* args, PyObject*) {
+  PyObject *ways, *miss;
+  if (!PyArg_ParseTuple(args, "OO", &ways, &miss)) return -1;
+  auto* entry = reinterpret_cast<Entry*>(self);
+  try {
+    entry->ways = new std::shared_ptr<Ways>(py::cast<std::shared_ptr<Ways>>(py::handle(ways)));
+  } catch (const py::cast_error& error) {
+    PyErr_SetString(PyExc_TypeError, error.what());
+    return -1;
+  }
+  Py_INCREF(miss);
+  entry->miss = miss;
+  return 0;
+}
+
+int traverse_entry(PyObject* self, visitproc visit, void* arg) {
+  auto* entry = reinterpret_cast<Entry*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(entry->miss);
+  Py_VISIT(entry->dict);
+  return 0;
+}
+
+int clear_entry(PyObject* self) {
+  auto* entry = reinterpret_cast<Entry*>(self);
+  Py_CLEAR(entry->miss);
+  Py_CLEAR(entry->dict);
+  delete entry->ways;
+  entry->ways = nullptr;
+  return 0;
+}
+
+void free_entry(PyObject* self) {
+  auto* entry = reinterpret_cast<Entry*>(self);
+  PyObject_GC_UnTrack(self);
+  if (entry->weak != nullptr) PyObject_ClearWeakRefs(self);
+  clear_entry(self);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMemberDef kMembers[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(Entry, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Entry, weak), READONLY, nullptr},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Entry, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot kSlots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_entry)},
+    {Py_tp_init, reinterpret_cast<void*>(init_entry)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_entry)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear_entry)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_entry)},
+    {Py_tp_members, kMembers},
+    {0, nullptr},
+};
+
+PyType_Spec kSpec = {"torchreel._graphs.Entry", sizeof(Entry), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                     kSlots};
+
+}  // namespace
+
+void bind_entry(py::module_& module) {
+  py::object type = py::reinterpret_steal<py::object>(PyType_FromSpec(&kSpec));
+  if (!type) throw py::error_already_set();
+  module.add_object("Entry", type);
+}
+
+}  // namespace torchreel::graphs

@@ -1,0 +1,69 @@
+// What `torchreel.graphed` returns, as Python calls it: from the arguments to the outputs without a line of Python.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backward.h"
+#include "route.h"
+#include "signature.h"
+#include "watch.h"
+
+namespace torchreel::graphs {
+
+// The value that a function returned, with places for its tensors.
+struct Result {
+  enum Kind { kTensor, kTuple, kList, kDict, kConstant };
+  Kind kind = kConstant;
+  size_t index = 0;
+  pybind11::object value;  // a constant; the keys of a dict as a tuple
+  std::vector<Result> parts;
+
+  // `place` is the class of places. Throws where there is a class that only Python can build.
+  static Result of(const pybind11::handle& shape, const pybind11::handle& place);
+  pybind11::object build(const std::vector<pybind11::object>& tensors) const;
+};
+
+// A recording of one function, with all that is asked before it is run.
+struct Way {
+  std::shared_ptr<Signature> signature;
+  Modes modes;
+  std::shared_ptr<Route> route;
+  pybind11::object watch_keeper;  // the Python object around `watch`
+  Watch* watch = nullptr;
+  Result result;
+  pybind11::object rebuild;  // for a result that only Python can build; else nothing
+  std::shared_ptr<Differentiation> differentiation;
+  uint64_t number = 0;
+};
+
+// Why a call was not replayed, for the one who runs it then.
+struct Missed {
+  std::string why;  // "new", "foreign", "watch", or the name of an Outcome
+  uint64_t way = 0;
+  std::string detail;
+  uint32_t op = 0;
+};
+
+class Ways {
+ public:
+  std::vector<std::shared_ptr<Way>> all;
+  Missed missed;
+  bool on = true;
+  uint64_t calls = 0;
+  uint64_t verify = 0;  // every so many calls are left to the one who checks them
+
+  // Null if the call has to be run by somebody else, without a Python error; null with one if it failed.
+  PyObject* call(PyObject* const* args, size_t positional, PyObject* names);
+
+ private:
+  PyObject* run(Way& way, const Tensors& given, PyObject* const* args, size_t positional, PyObject* names);
+};
+
+// The class Entry(ways, miss): calling it is Ways::call, and miss(*args, **kwargs) where that gives nothing.
+void bind_entry(pybind11::module_& module);
+
+}  // namespace torchreel::graphs

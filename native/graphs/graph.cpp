@@ -1,0 +1,235 @@
+#include "graph.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "../tape/slots.h"
+#include "numbers.h"
+
+namespace torchreel::graphs {
+
+using tape::Gave;
+using tape::Given;
+using tape::kNone;
+using tape::Step;
+
+namespace {
+
+constexpr int64_t kForever = INT64_MAX;
+
+// A place that the graph does not own.
+c10::Storage storage_at(char* data, size_t bytes) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(data, c10::Device(c10::DeviceType::CPU)),
+                      nullptr, false);
+}
+
+size_t dense_bytes(const tape::PlanSlot& slot) {
+  size_t count = c10::elementSize(slot.dtype);
+  for (int64_t size : slot.sizes) count *= static_cast<size_t>(size);
+  return count;
+}
+
+}  // namespace
+
+Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_ptr<Pool> pool,
+             const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, bool exact,
+             std::vector<char*> bound)
+    : recording_(std::move(recording)),
+      part_(part),
+      pool_(std::move(pool)),
+      memory_(recording_->storages().size()),
+      ranges_(recording_->storages().size()),
+      tensors_(recording_->recorded().slots.size()),
+      bound_(std::move(bound)),
+      numbers_(recording_->ops(), 0) {
+  static std::atomic<uint32_t> last{0};
+  id = ++last;
+  bytes_ = place(obstacles, forward, keeps);
+  pool_->reach(bytes_);
+  make_inputs();
+  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) bind(recording_->steps()[i], exact);
+}
+
+// Gives every storage of this part its memory, and returns how far into the pool it reaches.
+size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps) {
+  const auto& storages = recording_->storages();
+  int64_t begin = static_cast<int64_t>(recording_->begin(part_)), end = static_cast<int64_t>(recording_->end(part_));
+  bool is_forward = part_ == Part::kForward;
+  std::vector<bool> handed_out(storages.size(), false), saved(storages.size(), false);
+  auto hand_out = [&](uint32_t slot) {
+    if (slot != kNone) handed_out[recording_->slot(slot).storage] = true;
+  };
+  const auto& all = recording_->recorded();
+  for (uint32_t slot : is_forward ? all.outputs : all.derivatives) hand_out(slot);
+  if (is_forward) {
+    for (const auto& binding : all.bindings) hand_out(binding.value);
+  }
+  for (uint32_t storage : recording_->saved()) saved[storage] = true;
+
+  const auto& inputs = is_forward ? all.inputs : all.gradients;
+  for (size_t i = 0; i < bound_.size(); i++) {
+    if (bound_[i] == nullptr) continue;
+    const auto& slot = recording_->slot(inputs[i]);
+    char* base = bound_[i] - static_cast<size_t>(slot.offset) * c10::elementSize(slot.dtype);
+    memory_[slot.storage] = storage_at(base, storages[slot.storage].extent);
+  }
+
+  std::vector<Obstacle> in_the_way = obstacles;
+  std::vector<Need> needs;
+  std::vector<uint32_t> needers;
+  for (uint32_t storage = 0; storage < storages.size(); storage++) {
+    const auto& info = storages[storage];
+    if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) {
+      memory_[storage] = info.memory;
+      continue;
+    }
+    if (!is_forward && saved[storage]) {
+      ranges_[storage] = forward->ranges_[storage];
+      memory_[storage] = forward->memory_[storage];
+      in_the_way.push_back({ranges_[storage], keeps ? kForever : info.last});
+      continue;
+    }
+    if (memory_[storage]) continue;  // bound
+    bool input = info.kind == (is_forward ? StorageInfo::kInput : StorageInfo::kGradient);
+    bool used = info.last >= begin && info.first >= 0 && info.first < end;
+    bool here = input || (info.kind == StorageInfo::kMade && used && (info.first >= begin));
+    bool kept = info.kind == StorageInfo::kMade && (handed_out[storage] || saved[storage]);
+    if (info.kind == StorageInfo::kMade && !used && handed_out[storage]) here = info.first < 0;
+    if (!here) continue;
+    int64_t first = input ? begin - 1 : std::max(info.first, begin);
+    int64_t last = kept || saved[storage] ? kForever : std::max(first, std::min(info.last, end));
+    size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
+    needs.push_back({bytes, first, last});
+    needers.push_back(storage);
+  }
+  size_t reach = lay_out(needs, in_the_way, end);
+  for (size_t i = 0; i < needs.size(); i++) {
+    uint32_t storage = needers[i];
+    const auto& info = storages[storage];
+    ranges_[storage] = {needs[i].offset, needs[i].offset + needs[i].bytes};
+    writes_.push_back(ranges_[storage]);
+    char* base = pool_->at(needs[i].offset);
+    bool input = info.kind == StorageInfo::kInput || info.kind == StorageInfo::kGradient;
+    // Views of an input count from the beginning of its storage, of which only what they see is copied.
+    if (input) base -= info.lowest - info.lowest % Pool::kAlignment;
+    memory_[storage] = storage_at(base, info.extent);
+    if (handed_out[storage] && !input) outputs_.push_back({storage, ranges_[storage]});
+  }
+  if (is_forward) {
+    for (uint32_t storage : recording_->saved()) saved_.push_back(ranges_[storage]);
+  } else if (!keeps) {
+    for (uint32_t storage : recording_->saved()) writes_.push_back(ranges_[storage]);
+  }
+  writes_ = merged(std::move(writes_));
+  return reach;
+}
+
+const at::Tensor& Graph::tensor(uint32_t slot) {
+  auto& tensor = tensors_[slot];
+  if (tensor.defined()) return tensor;
+  const auto& given = recording_->tensor(slot);
+  if (given.defined() && given.unsafeGetTensorImpl()->is_wrapped_number()) {
+    tensor = given;
+  } else {
+    tensor = tensor_on(memory_[recording_->slot(slot).storage], recording_->slot(slot));
+  }
+  return tensor;
+}
+
+void Graph::make_inputs() {
+  const auto& all = recording_->recorded();
+  const auto& slots = part_ == Part::kForward ? all.inputs : all.gradients;
+  for (size_t i = 0; i < slots.size(); i++) {
+    uint32_t slot = slots[i];
+    bool is_bound = i < bound_.size() && bound_[i] != nullptr;
+    auto kind = slot == kNone || is_bound ? StorageInfo::kConstant : recording_->storage_of(slot).kind;
+    if (kind != StorageInfo::kInput && kind != StorageInfo::kGradient) {
+      inputs_.push_back({at::Tensor(), nullptr, 0});
+      continue;
+    }
+    const auto& record = recording_->slot(slot);
+    const auto& wanted = tensor(slot);
+    size_t from = static_cast<size_t>(record.offset) * c10::elementSize(record.dtype);
+    size_t bytes = record.extent - std::min(from, record.extent);
+    if (bytes > 2 * dense_bytes(record) + Pool::kAlignment) bytes = 0;
+    inputs_.push_back({wanted, static_cast<char*>(wanted.mutable_data_ptr()), bytes});
+  }
+}
+
+c10::IValue Graph::argument(const Given& given, bool& fixed) {
+  auto constant = [&](uint32_t slot) { return recording_->storage_of(slot).kind == StorageInfo::kConstant; };
+  fixed = !given.slots.empty();
+  for (uint32_t slot : given.slots) fixed = fixed && (slot == kNone || constant(slot));
+  switch (given.kind) {
+    case Given::kSlot: return tensor(given.slots[0]);
+    case Given::kSlots: {
+      c10::List<at::Tensor> list;
+      for (uint32_t slot : given.slots) list.push_back(slot == kNone ? at::Tensor() : tensor(slot));
+      return list;
+    }
+    case Given::kOptionalSlots: {
+      c10::List<std::optional<at::Tensor>> list;
+      for (uint32_t slot : given.slots) {
+        list.push_back(slot == kNone ? std::nullopt : std::optional<at::Tensor>(tensor(slot)));
+      }
+      return list;
+    }
+    default: return given.constant;
+  }
+}
+
+void Graph::bind(const Step& step, bool exact) {
+  Bound call;
+  call.op = step.op;
+  call.grad = step.grad;
+  call.exact = exact;
+  bool formulas = false, number = false;
+  for (const auto& given : step.given) {
+    bool fixed = false;
+    call.arguments.push_back(argument(given, fixed));
+    call.fixed.push_back(fixed);
+    formulas = formulas || given.kind == Given::kFormula || given.kind == Given::kFormulaTensor ||
+               given.kind == Given::kFormulas;
+  }
+  for (const auto& gave : step.gave) {
+    number = number || gave.kind == Gave::kNumber;
+    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) {
+      call.results.emplace_back();
+      continue;
+    }
+    for (uint32_t slot : gave.slots) call.results.push_back(slot == kNone ? at::Tensor() : tensor(slot));
+  }
+  if (number) {
+    kernels_.push_back(number_kernel(call, step, numbers_));
+  } else if (formulas) {
+    kernels_.push_back(formula_kernel(call, step, numbers_));
+  } else {
+    kernels_.push_back(prepare(call));
+  }
+  ops_.push_back(step.index);
+}
+
+size_t Graph::output_bytes() const {
+  size_t bytes = 0;
+  for (const auto& output : outputs_) bytes += output.range.end - output.range.begin;
+  for (const auto& range : saved_) bytes += range.end - range.begin;
+  return bytes;
+}
+
+void Graph::run() {
+  hits++;
+  for (current_ = 0; current_ < kernels_.size(); current_++) kernels_[current_]->run();
+}
+
+std::vector<double> Graph::timed_run() {
+  std::vector<double> times;
+  for (current_ = 0; current_ < kernels_.size(); current_++) {
+    auto start = std::chrono::steady_clock::now();
+    kernels_[current_]->run();
+    times.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+  }
+  return times;
+}
+
+}  // namespace torchreel::graphs

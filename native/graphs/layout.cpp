@@ -1,0 +1,49 @@
+#include "layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace torchreel::graphs {
+
+namespace {
+
+size_t rounded(size_t bytes) { return std::max<size_t>((bytes + Pool::kAlignment - 1) & ~(Pool::kAlignment - 1), 64); }
+
+struct Placed {
+  Range range;
+  int64_t first, last;
+};
+
+}  // namespace
+
+size_t lay_out(std::vector<Need>& needs, const std::vector<Obstacle>& obstacles, int64_t steps) {
+  std::vector<size_t> order(needs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    bool left = needs[a].last >= steps, right = needs[b].last >= steps;
+    if (left != right) return left;
+    if (needs[a].bytes != needs[b].bytes) return needs[a].bytes > needs[b].bytes;
+    return needs[a].first != needs[b].first ? needs[a].first < needs[b].first : a < b;
+  });
+  std::vector<Placed> placed;  // by where they begin
+  for (const auto& obstacle : obstacles) placed.push_back({obstacle.range, INT64_MIN, obstacle.last});
+  auto before = [](const Placed& a, const Placed& b) { return a.range.begin < b.range.begin; };
+  std::sort(placed.begin(), placed.end(), before);
+  size_t end = 0;
+  for (size_t index : order) {
+    auto& need = needs[index];
+    size_t bytes = rounded(need.bytes), offset = 0;
+    for (const auto& other : placed) {
+      if (other.last < need.first || need.last < other.first) continue;
+      if (offset + bytes <= other.range.begin) break;
+      offset = std::max(offset, rounded(other.range.end));
+    }
+    need.offset = offset;
+    end = std::max(end, offset + bytes);
+    Placed one{{offset, offset + bytes}, need.first, need.last};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), one, before), one);
+  }
+  return end;
+}
+
+}  // namespace torchreel::graphs

@@ -1,0 +1,229 @@
+// The binding of graphs, torchreel._graphs: it translates, and does nothing else.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "../tape/slots.h"
+#include "../tape/steps.h"
+#include "entry.h"
+#include "kernels_module.h"
+
+namespace py = pybind11;
+using namespace torchreel::graphs;
+namespace tape = torchreel::tape;
+
+namespace {
+
+std::vector<uint32_t> slots_of(const std::vector<int64_t>& slots) {
+  std::vector<uint32_t> all;
+  for (int64_t slot : slots) all.push_back(slot < 0 ? tape::kNone : static_cast<uint32_t>(slot));
+  return all;
+}
+
+std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list& ops, const tape::Kept& kept,
+                                          const std::map<uint32_t, at::Tensor>& tensors,
+                                          const std::vector<int64_t>& inputs, const std::vector<int64_t>& outputs,
+                                          const std::vector<int64_t>& gradients,
+                                          const std::vector<int64_t>& derivatives, const py::list& bindings,
+                                          size_t boundary) {
+  Recorded recorded;
+  for (const auto& slot : slots) recorded.slots.push_back(tape::slot_of(slot));
+  uint32_t index = 0;
+  for (const auto& op : ops) recorded.steps.push_back(tape::step_of(op, index++, kept));
+  recorded.tensors.resize(recorded.slots.size());
+  for (const auto& [slot, tensor] : tensors) recorded.tensors.at(slot) = tensor;
+  recorded.inputs = slots_of(inputs);
+  recorded.outputs = slots_of(outputs);
+  recorded.gradients = slots_of(gradients);
+  recorded.derivatives = slots_of(derivatives);
+  for (const auto& binding : bindings) {
+    auto kind = binding.attr("kind").cast<std::string>();
+    auto value = binding.attr("value").cast<int64_t>();
+    recorded.bindings.push_back({kind == "grad"   ? tape::Binding::kGradient
+                                 : kind == "data" ? tape::Binding::kData
+                                                  : tape::Binding::kCopy,
+                                 binding.attr("owner").cast<uint32_t>(),
+                                 value < 0 ? tape::kNone : static_cast<uint32_t>(value),
+                                 binding.attr("cleared").cast<bool>()});
+  }
+  recorded.boundary = boundary;
+  return std::make_shared<Recording>(std::move(recorded));
+}
+
+// A call as vectorcall would have it.
+struct Call {
+  Call(const py::tuple& args, const py::dict& kwargs) : positional(args.size()) {
+    for (const auto& each : args) all.push_back(each.ptr());
+    if (kwargs.empty()) return;
+    names = py::tuple(kwargs.size());
+    size_t next = 0;
+    for (const auto& [key, value] : kwargs) {
+      names[next++] = key;
+      all.push_back(value.ptr());
+    }
+  }
+  PyObject* name_tuple() const { return names.empty() ? nullptr : names.ptr(); }
+  size_t positional;
+  std::vector<PyObject*> all;
+  py::tuple names;
+};
+
+std::shared_ptr<Signature> make_signature(const py::tuple& args, const py::dict& kwargs) {
+  Call call(args, kwargs);
+  return std::make_shared<Signature>(call.all.data(), call.positional, call.name_tuple());
+}
+
+py::list graphs_of(const Route& route) {
+  py::list all;
+  for (const auto& graph : route.graphs()) {
+    py::dict row;
+    row["part"] = graph->part() == Part::kForward ? "forward" : "backward";
+    row["kernels"] = graph->kernels();
+    row["hits"] = graph->hits;
+    row["bytes"] = graph->bytes();
+    row["id"] = graph->id;
+    row["parents"] = graph->parents;
+    row["outputs"] = graph->output_bytes();
+    py::dict layers;
+    for (size_t i = 0; i < graph->kernels(); i++) {
+      py::str layer(graph->kernel(i).layer());
+      layers[layer] = py::int_(layers.contains(layer) ? layers[layer].cast<size_t>() + 1 : 1);
+    }
+    row["layers"] = layers;
+    all.append(row);
+  }
+  return all;
+}
+
+py::list kernels_of(const Route& route) {
+  py::list all;
+  for (const auto& graph : route.graphs()) {
+    py::list rows;
+    for (size_t i = 0; i < graph->kernels(); i++) {
+      rows.append(py::make_tuple(graph->op_of(i), graph->kernel(i).layer()));
+    }
+    all.append(rows);
+  }
+  return all;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_graphs, module) {
+  bind_kernels(module);
+  bind_watch(module);
+  bind_entry(module);
+  static py::exception<NotStatic> not_static(module, "NotStaticError", PyExc_RuntimeError);
+  py::register_exception_translator([](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const NotStatic& refusal) {
+      py::object value = py::reinterpret_borrow<py::object>(not_static)(py::str(refusal.what()));
+      value.attr("op") = refusal.op;
+      PyErr_SetObject(not_static.ptr(), value.ptr());
+    }
+  });
+  py::class_<Recording, std::shared_ptr<Recording>>(module, "Recording")
+      .def(py::init(&make_recording), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
+           py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("gradients"), py::arg("derivatives"),
+           py::arg("bindings"), py::arg("boundary"))
+      .def_property_readonly("written_inputs", &Recording::written_inputs)
+      .def_property_readonly("has_guards", &Recording::has_guards)
+      .def_property_readonly("steps", [](const Recording& self) { return self.steps().size(); });
+  py::class_<Signature, std::shared_ptr<Signature>>(module, "Signature")
+      .def(py::init(&make_signature), py::arg("args"), py::arg("kwargs"))
+      .def_property_readonly("is_plain", &Signature::is_plain)
+      .def("set_fit",
+           [](Signature& self, const py::object& fit, const Tensors& tensors) { self.set_fit(fit.ptr(), tensors); })
+      .def("matches",
+           [](const Signature& self, const py::tuple& args, const py::dict& kwargs) {
+             Call call(args, kwargs);
+             Tensors tensors;
+             return self.matches(call.all.data(), call.positional, call.name_tuple(), tensors) && self.fits(tensors);
+           })
+      .def("is_alike",
+           [](const Signature& self, const py::tuple& args, const py::dict& kwargs) {
+             Call call(args, kwargs);
+             Tensors tensors;
+             return self.matches(call.all.data(), call.positional, call.name_tuple(), tensors);
+           })
+      .def("forget_example", &Signature::forget_example)
+      .def("__str__", &Signature::text);
+  py::class_<Modes>(module, "Modes")
+      .def_static("now", &Modes::now)
+      .def("are_foreign", &Modes::are_foreign)
+      .def("__eq__", [](const Modes& a, const Modes& b) { return a == b; })
+      .def_property_readonly("grad", &Modes::grad)
+      .def_property_readonly("inference", &Modes::inference)
+      .def_readonly("threads", &Modes::threads);
+  py::class_<Route, std::shared_ptr<Route>>(module, "Route")
+      .def(py::init([](const std::shared_ptr<Recording>& recording, const std::string& name, const std::string& held,
+                       size_t branches, bool exact, const std::string& over, const std::vector<bool>& fixed) {
+             RouteOptions options;
+             options.held = held == "copy" ? Held::kCopy : held == "error" ? Held::kError : Held::kBranch;
+             options.branches = branches;
+             options.exact = exact;
+             options.fixed = fixed;
+             if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
+             auto route = std::make_shared<Route>(recording, options);
+             route->name = name;
+             return route;
+           }),
+           py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
+           py::arg("over"), py::arg("fixed"))
+      .def_readonly("hits", &Route::hits)
+      .def("graphs", &graphs_of)
+      .def("kernels", &kernels_of)
+      .def("timed_run", &Route::timed_run);
+  py::class_<Way, std::shared_ptr<Way>>(module, "Way")
+      .def(py::init([](const std::shared_ptr<Signature>& signature, const Modes& modes,
+                       const std::shared_ptr<Route>& route, const py::object& watch, const py::object& shape,
+                       const py::object& place, const py::object& rebuild, uint64_t number) {
+             auto way = std::make_shared<Way>();
+             way->signature = signature;
+             way->modes = modes;
+             way->route = route;
+             way->watch_keeper = watch;
+             if (!watch.is_none()) way->watch = watch.cast<Watch*>();
+             if (rebuild.is_none()) {
+               way->result = Result::of(shape, place);
+             } else {
+               way->rebuild = rebuild;
+             }
+             way->number = number;
+             return way;
+           }),
+           py::arg("signature"), py::arg("modes"), py::arg("route"), py::arg("watch"), py::arg("shape"),
+           py::arg("place"), py::arg("rebuild"), py::arg("number"))
+      .def("differentiate",
+           [](Way& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
+              const std::vector<uint32_t>& reads, py::object again) {
+             auto how = std::make_shared<Differentiation>();
+             how->outputs = outputs;
+             how->owners = owners;
+             how->reads = reads;
+             how->again = again.release().ptr();
+             self.differentiation = how;
+           })
+      .def_readonly("number", &Way::number)
+      .def_readonly("route", &Way::route)
+      .def_readonly("signature", &Way::signature);
+  py::class_<Ways, std::shared_ptr<Ways>>(module, "Ways")
+      .def(py::init<>())
+      .def_readwrite("on", &Ways::on)
+      .def_readwrite("verify", &Ways::verify)
+      .def_readonly("all", &Ways::all)
+      .def("add", [](Ways& self, const std::shared_ptr<Way>& way) { self.all.insert(self.all.begin(), way); })
+      .def("drop",
+           [](Ways& self, uint64_t number) {
+             std::erase_if(self.all, [&](const auto& way) { return way->number == number; });
+           })
+      .def_property_readonly("missed", [](const Ways& self) {
+        return py::make_tuple(self.missed.why, self.missed.way, self.missed.detail, self.missed.op);
+      });
+  module.def("mark_step_begin", [] { Pool::of_this_thread()->begin_step(); });
+  module.def("pool", [] {
+    const auto& pool = Pool::of_this_thread();
+    return py::make_tuple(pool->reached(), pool->leases());
+  });
+}

@@ -1,0 +1,1 @@
+#include "../tape/ops.cpp"

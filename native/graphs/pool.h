@@ -1,0 +1,82 @@
+// One range of addresses for all graphs of a thread. What a user still holds of it is leased; all else may be written.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace torchreel::graphs {
+
+struct Range {  // in bytes from the beginning of the pool
+  size_t begin = 0, end = 0;
+  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
+};
+
+// Sorted, without overlaps.
+std::vector<Range> merged(std::vector<Range> ranges);
+
+class Pool;
+
+// A part of the pool that somebody holds. Given back once, from whatever thread.
+struct Lease {
+  std::shared_ptr<Pool> pool;
+  Range range;
+  const void* maker = nullptr;  // the graph that wrote it
+  uint32_t output = 0;          // which of its outputs
+  uint32_t place = 0;           // among the pool's leases
+  bool passing = false;         // the run that is about to begin takes it over
+  // Of one that ends with the step: its storage, and what is said to whoever reads it later.
+  c10::StorageImpl* storage = nullptr;
+  std::shared_ptr<const std::string> over;
+};
+
+class Pool : public std::enable_shared_from_this<Pool> {
+ public:
+  static constexpr size_t kAlignment = 64;
+
+  Pool();
+  ~Pool();
+  Pool(const Pool&) = delete;
+
+  // The one of the calling thread. It lives as long as the thread, or as somebody holds memory of it.
+  static const std::shared_ptr<Pool>& of_this_thread();
+
+  char* at(size_t offset) const { return base_ + offset; }
+  // Throws if there is no such place: the memory itself comes when it is first written.
+  void reach(size_t end);
+  size_t reached() const { return reached_; }
+
+  Lease* lease(Range range, const void* maker, uint32_t output);
+  static void end(Lease* lease);
+  // Memory that ends its lease when it is freed.
+  at::DataPtr data(Lease* lease);
+  // Null if the storage is no memory of a pool.
+  static Lease* lease_of(const c10::StorageImpl& storage);
+
+  // The first lease that these ranges, merged, would overwrite, or null.
+  const Lease* first_in(const std::vector<Range>& ranges) const;
+  std::vector<Range> leased() const;
+  size_t leases() const;
+
+  // Where in the tree of graphs this thread is.
+  uint32_t position = 0;        // the graph that ran last in this step; 0 at its beginning
+  const void* first = nullptr;  // the recording that the step began with
+  void begin_step();
+
+ private:
+  static void free_lease(void* lease);
+
+  char* base_ = nullptr;
+  size_t size_ = 0;
+  size_t reached_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<Lease*> leases_;
+  std::vector<Lease*> spare_;
+};
+
+}  // namespace torchreel::graphs

@@ -1,0 +1,285 @@
+#include "recording.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+
+#include "../tape/slots.h"
+#include "below.h"
+
+namespace torchreel::graphs {
+
+using tape::Gave;
+using tape::Given;
+using tape::kNone;
+using tape::Step;
+
+namespace {
+
+// A larger constant is computed anew at each run: its memory can then be used for other things meanwhile.
+constexpr size_t kLargestConstant = 64 * 1024;
+
+[[noreturn]] void refuse(const Step& step, const std::string& why) {
+  NotStatic error(why);
+  error.op = step.index;
+  throw error;
+}
+
+}  // namespace
+
+at::Tensor tensor_on(const c10::Storage& storage, const tape::PlanSlot& slot) {
+  c10::InferenceMode plain(true);  // a tensor that is made now has the key of its backend alone
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(slot.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides, slot.offset);
+  return tensor;
+}
+
+template <class Visit>
+void Recording::each_slot(const Step& step, Visit visit) const {
+  for (size_t i = 0; i < step.given.size(); i++) {
+    for (uint32_t slot : step.given[i].slots) {
+      if (slot != kNone) visit(slot, static_cast<bool>(step.op->written[i]));
+    }
+  }
+  for (const auto& gave : step.gave) {
+    for (uint32_t slot : gave.slots) {
+      if (slot != kNone) visit(slot, false);
+    }
+  }
+}
+
+Recording::Recording(Recorded recorded) : all_(std::move(recorded)) {
+  for (const auto& step : all_.steps) ops_ = std::max<size_t>(ops_, step.index + 1);
+  find_kinds();
+  for (const auto& step : all_.steps) check(step);
+  leave_out();
+  find_lives();
+  find_guards();
+}
+
+void Recording::find_kinds() {
+  uint32_t count = 0;
+  for (const auto& slot : all_.slots) count = std::max(count, slot.storage == kNone ? 0 : slot.storage + 1);
+  storages_.resize(count);
+  for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
+    const auto& record = all_.slots[slot];
+    if (!all_.tensors[slot].defined() || !record.strided) continue;
+    auto& info = storages_[record.storage];
+    info.kind = StorageInfo::kExternal;
+    info.memory = all_.tensors[slot].storage();
+  }
+  for (uint32_t slot : all_.inputs) {
+    auto& info = storages_[all_.slots[slot].storage];
+    if (info.kind == StorageInfo::kMade) info.kind = StorageInfo::kInput;
+  }
+  for (uint32_t slot : all_.gradients) {
+    if (slot != kNone) storages_[all_.slots[slot].storage].kind = StorageInfo::kGradient;
+  }
+  auto hand_out = [&](uint32_t slot) {
+    if (slot != kNone) storages_[all_.slots[slot].storage].handed_out = true;
+  };
+  for (uint32_t slot : all_.outputs) hand_out(slot);
+  for (uint32_t slot : all_.derivatives) hand_out(slot);
+  for (const auto& binding : all_.bindings) {
+    if (binding.kind == tape::Binding::kData) {
+      throw NotStatic("it gives a tensor other data (`p.data = ...`) at each call");
+    }
+    hand_out(binding.value);
+  }
+}
+
+void Recording::check(const Step& step) const {
+  if (step.region.has_value()) refuse(step, "it calls a region that torch.compile compiled");
+  if (step.op->reshapes) refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
+  for (const auto& given : step.given) {
+    if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
+  }
+  each_slot(step, [&](uint32_t slot, bool) {
+    if (!all_.slots[slot].strided)
+      refuse(step, step.op->name + " has a tensor that is sparse, quantized or conjugated");
+    const auto& tensor = all_.tensors[slot];
+    if (tensor.defined() && !tensor.is_cpu()) refuse(step, step.op->name + " has a tensor that is not on the CPU");
+  });
+}
+
+// Whether all that it gives is what it was given, seen differently.
+bool Recording::is_alias(const Step& step) const {
+  bool any = false;
+  for (size_t i = 0; i < step.given.size(); i++) {
+    if (step.op->written[i] && !step.given[i].slots.empty()) return false;
+  }
+  for (const auto& gave : step.gave) {
+    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) return false;
+    for (uint32_t slot : gave.slots) {
+      if (slot == kNone) return false;
+      bool found = false;
+      for (const auto& given : step.given) {
+        for (uint32_t other : given.slots) {
+          if (other == kNone || all_.slots[other].storage != all_.slots[slot].storage) continue;
+          if (all_.slots[other].dtype != all_.slots[slot].dtype && !step.op->view) return false;
+          found = true;
+        }
+      }
+      if (!found) return false;
+      any = true;
+    }
+  }
+  return any;
+}
+
+bool Recording::is_foldable(const Step& step, const std::vector<bool>& written) const {
+  if (step.op->random || step.op->unset || step.op->silent || step.op->varying || step.gave.empty()) return false;
+  for (size_t i = 0; i < step.given.size(); i++) {
+    const auto& given = step.given[i];
+    if (given.kind >= Given::kStorage || (step.op->written[i] && !given.slots.empty())) return false;
+    for (uint32_t slot : given.slots) {
+      if (slot != kNone && storage_of(slot).kind != StorageInfo::kConstant) return false;
+    }
+  }
+  for (const auto& gave : step.gave) {
+    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) return false;
+    for (uint32_t slot : gave.slots) {
+      if (slot == kNone) return false;
+      const auto& info = storage_of(slot);
+      if (info.kind != StorageInfo::kMade || info.handed_out || written[all_.slots[slot].storage]) return false;
+      if (all_.slots[slot].extent > kLargestConstant) return false;
+    }
+  }
+  return true;
+}
+
+// Runs it now, once and for all.
+void Recording::fold(const Step& step) {
+  Below below;
+  torch::jit::Stack stack;
+  auto constant = [&](uint32_t slot) {
+    if (slot == kNone) return at::Tensor();
+    return all_.tensors[slot].defined() ? all_.tensors[slot] : tensor_on(storage_of(slot).memory, all_.slots[slot]);
+  };
+  for (const auto& given : step.given) {
+    if (given.kind == Given::kSlot) {
+      stack.emplace_back(constant(given.slots[0]));
+    } else if (given.kind == Given::kSlots) {
+      c10::List<at::Tensor> list;
+      for (uint32_t slot : given.slots) list.push_back(constant(slot));
+      stack.emplace_back(std::move(list));
+    } else if (given.kind == Given::kOptionalSlots) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (uint32_t slot : given.slots) {
+        list.push_back(slot == kNone ? std::nullopt : std::optional<at::Tensor>(constant(slot)));
+      }
+      stack.emplace_back(std::move(list));
+    } else {
+      stack.push_back(given.constant);
+    }
+  }
+  step.op->handle.callBoxed(&stack);
+  for (size_t i = 0; i < step.gave.size(); i++) {
+    const auto& slots = step.gave[i].slots;
+    std::vector<at::Tensor> made;
+    if (step.gave[i].kind == Gave::kSlot) {
+      made = {stack[i].toTensor()};
+    } else {
+      made = stack[i].toTensorVector();
+    }
+    for (size_t j = 0; j < slots.size() && j < made.size(); j++) {
+      auto& info = storages_[all_.slots[slots[j]].storage];
+      info.kind = StorageInfo::kConstant;
+      info.memory = made[j].storage();
+    }
+  }
+}
+
+// Views, constants, memory that nobody has written, and ranges of the profiler.
+void Recording::leave_out() {
+  std::vector<bool> written(storages_.size(), false);
+  for (const auto& step : all_.steps) {
+    each_slot(step, [&](uint32_t slot, bool writes) {
+      written[all_.slots[slot].storage] = written[all_.slots[slot].storage] || writes;
+    });
+  }
+  for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
+    const auto& record = all_.slots[slot];
+    const auto& tensor = all_.tensors[slot];
+    if (!tensor.defined() || !record.strided || written[record.storage]) continue;
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) storages_[record.storage].kind = StorageInfo::kConstant;
+  }
+  std::vector<Step> steps;
+  boundary_ = SIZE_MAX;
+  for (auto& step : all_.steps) {
+    if (boundary_ == SIZE_MAX && step.index >= all_.boundary) boundary_ = steps.size();
+    if (step.op->silent || is_alias(step)) continue;
+    if (step.op->unset && !step.gave.empty()) continue;
+    if (is_foldable(step, written)) {
+      fold(step);
+      continue;
+    }
+    steps.push_back(std::move(step));
+  }
+  all_.steps = std::move(steps);
+  boundary_ = std::min(boundary_, all_.steps.size());
+}
+
+void Recording::find_lives() {
+  for (size_t i = 0; i < all_.steps.size(); i++) {
+    each_slot(all_.steps[i], [&](uint32_t slot, bool writes) {
+      auto& info = storages_[all_.slots[slot].storage];
+      if (info.first < 0) info.first = static_cast<int64_t>(i);
+      info.last = static_cast<int64_t>(i);
+      info.written = info.written || writes;
+    });
+  }
+  for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
+    const auto& record = all_.slots[slot];
+    if (!record.strided) continue;
+    auto& info = storages_[record.storage];
+    info.extent = std::max(info.extent, record.extent);
+    info.lowest = std::min(info.lowest, static_cast<size_t>(record.offset) * c10::elementSize(record.dtype));
+  }
+  if (!has_backward()) return;
+  int64_t boundary = static_cast<int64_t>(boundary_);
+  for (uint32_t storage = 0; storage < storages_.size(); storage++) {
+    const auto& info = storages_[storage];
+    bool ours = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kInput;
+    bool before = info.kind == StorageInfo::kInput || info.first < boundary;
+    if (ours && before && info.last >= boundary) saved_.push_back(storage);
+  }
+}
+
+void Recording::find_guards() {
+  for (size_t i = 0; i < all_.steps.size(); i++) {
+    const auto& step = all_.steps[i];
+    bool guards = step.op->varying;
+    for (const auto& gave : step.gave) guards = guards || (gave.kind == Gave::kNumber && step.guarded);
+    if (guards) last_guard_ = static_cast<int64_t>(i);
+  }
+  std::vector<bool> early(storages_.size(), false), late(storages_.size(), false);
+  for (int64_t i = 0; i < static_cast<int64_t>(all_.steps.size()); i++) {
+    const auto& step = all_.steps[i];
+    if (step.op->random && i < static_cast<int64_t>(boundary_)) draws_ = true;
+    if (step.op->random && i < last_guard_) draws_before_guard_ = true;
+    each_slot(step, [&](uint32_t slot, bool writes) {
+      uint32_t storage = all_.slots[slot].storage;
+      if (writes) late[storage] = true;
+      if (writes && i < last_guard_) early[storage] = true;
+    });
+  }
+  std::vector<bool> met(storages_.size(), false);
+  for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
+    if (!all_.tensors[slot].defined() || !all_.slots[slot].strided) continue;
+    uint32_t storage = all_.slots[slot].storage;
+    if (late[storage]) written_.push_back(slot);
+    if (early[storage] && !met[storage]) written_before_guard_.push_back(slot);
+    met[storage] = true;
+  }
+  for (uint32_t place = 0; place < all_.inputs.size(); place++) {
+    const auto& info = storage_of(all_.inputs[place]);
+    if (info.kind == StorageInfo::kInput && late[all_.slots[all_.inputs[place]].storage])
+      written_inputs_.push_back(place);
+  }
+}
+
+}  // namespace torchreel::graphs

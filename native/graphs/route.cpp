@@ -1,0 +1,442 @@
+#include "route.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "../tape/slots.h"
+#include "below.h"
+#include "boxed.h"
+
+namespace torchreel::graphs {
+
+using tape::Binding;
+using tape::kNone;
+
+namespace {
+
+c10::Storage storage_of(at::DataPtr data, size_t bytes) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data),
+                                                            c10::GetAllocator(c10::DeviceType::CPU), true));
+}
+
+// As an op would give it in the mode of the caller: with autograd's keys, or as an inference tensor.
+at::Tensor given_on(const c10::Storage& storage, const tape::PlanSlot& slot, int64_t offset) {
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(slot.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides, offset);
+  return tensor;
+}
+
+const c10::StorageImpl* storage_impl(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+// An input of so many bytes that stays in its place is better read there than copied.
+constexpr size_t kLarge = 16 * 1024;
+
+bool lie_as_bound(const Graph& graph, const Tensors& given) {
+  const auto& bound = graph.bound();
+  for (size_t i = 0; i < bound.size(); i++) {
+    if (bound[i] != nullptr && bound[i] != given[i].const_data_ptr()) return false;
+  }
+  return true;
+}
+
+at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
+
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  const auto& storage = tensor.storage();
+  auto copy = at::detail::empty_cpu({static_cast<int64_t>(storage.nbytes())}, at::kByte);
+  memcpy(copy.mutable_data_ptr(), storage.data(), storage.nbytes());
+  return copy;
+}
+
+}  // namespace
+
+Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
+    : recording_(std::move(recording)), options_(options) {
+  const auto& tensors = recording_->recorded().tensors;
+  for (uint32_t slot = 0; slot < tensors.size(); slot++) {
+    const auto& tensor = tensors[slot];
+    if (!tensor.defined() || !recording_->slot(slot).strided) continue;
+    if (recording_->storage_of(slot).kind != StorageInfo::kExternal) continue;
+    externals_.push_back({tensor.unsafeGetTensorImpl(), storage_impl(tensor), tensor.storage().data(), tensor.numel(),
+                          tensor.requires_grad()});
+  }
+  for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
+}
+
+bool Route::is_in_place(const Tensors& given) const {
+  for (const auto& external : externals_) {
+    const auto* storage = external.tensor->unsafe_storage().unsafeGetStorageImpl();
+    if (storage != external.storage || storage->data() != external.data || external.tensor->numel() != external.numel ||
+        external.tensor->requires_grad() != external.requires_grad) {
+      return false;
+    }
+  }
+  const auto& inputs = recording_->recorded().inputs;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const auto& info = recording_->storage_of(inputs[i]);
+    if (info.kind != StorageInfo::kExternal) continue;
+    if (storage_impl(given[i]) != info.memory.unsafeGetStorageImpl()) return false;
+    if (given[i].storage_offset() != recording_->slot(inputs[i]).offset) return false;
+  }
+  return true;
+}
+
+// Copies would hide from each other what one writes and another reads.
+bool Route::shares_memory(const Tensors& given) const {
+  if (written_.empty() && recording_->written_inputs().empty()) return false;
+  const auto& inputs = recording_->recorded().inputs;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (recording_->storage_of(inputs[i]).kind == StorageInfo::kExternal || !given[i].has_storage()) continue;
+    const auto* storage = storage_impl(given[i]);
+    for (const auto* other : written_) {
+      if (storage == other) return true;
+    }
+    if (recording_->written_inputs().empty()) continue;
+    for (const auto& external : externals_) {
+      if (storage == external.storage) return true;
+    }
+  }
+  return false;
+}
+
+// A function that clears gradients lets go of those of its last run, which a run then writes again.
+void Route::release_gradients(const Graph* graph) {
+  for (const auto& binding : recording_->recorded().bindings) {
+    if (binding.kind != Binding::kGradient || !binding.cleared) continue;
+    const auto& owner = recording_->tensor(binding.owner);
+    auto& gradient = owner.mutable_grad();
+    if (!gradient.defined()) continue;
+    Lease* lease = gradient.has_storage() ? Pool::lease_of(*storage_impl(gradient)) : nullptr;
+    bool alone = lease != nullptr && lease->maker == graph && gradient.use_count() == 1 &&
+                 gradient.storage().use_count() == 1 && binding.value != kNone;
+    if (alone) {
+      lease->passing = true;
+    } else {
+      gradient.reset();
+    }
+  }
+}
+
+Route::Branches& Route::branches() {
+  const auto& pool = Pool::of_this_thread();
+  for (auto& branches : branches_) {
+    if (branches.pool == pool) return branches;
+  }
+  branches_.push_back({.pool = pool});
+  return branches_.back();
+}
+
+// Which inputs a new graph reads where they lie: parameters, outputs of other graphs, and large ones that stay.
+std::vector<char*> Route::to_bind(Branches& branches, const Tensors& given) const {
+  const auto& inputs = recording_->recorded().inputs;
+  std::vector<char*> all(inputs.size(), nullptr);
+  if (recording_->has_guards() && !recording_->written_inputs().empty()) return all;  // what is written can be undone
+  std::vector<bool> shared(inputs.size(), false);
+  for (size_t i = 0; i < inputs.size(); i++) {
+    for (size_t j = 0; j < i; j++) {
+      if (recording_->slot(inputs[i]).storage == recording_->slot(inputs[j]).storage) shared[i] = shared[j] = true;
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const auto& tensor = given[i];
+    const auto& saved = recording_->saved();
+    if (std::find(saved.begin(), saved.end(), recording_->slot(inputs[i]).storage) != saved.end()) continue;
+    if (shared[i] || recording_->storage_of(inputs[i]).kind != StorageInfo::kInput || tensor.numel() == 0) continue;
+    bool stays = tensor.nbytes() >= kLarge && i < branches.last.size() && branches.last[i] == tensor.const_data_ptr();
+    bool fixed = i < options_.fixed.size() && options_.fixed[i];
+    bool leased = Pool::lease_of(*storage_impl(tensor)) != nullptr;
+    if (stays || fixed || leased) all[i] = static_cast<char*>(tensor.mutable_data_ptr());
+  }
+  return all;
+}
+
+std::shared_ptr<Graph> Route::choose(Branches& branches, const Tensors& given, bool& copies) {
+  copies = false;
+  auto& pool = *branches.pool;
+  auto& graphs = branches.forward;
+  const Lease* held = nullptr;
+  size_t usable = 0;
+  for (size_t i = 0; i < graphs.size(); i++) {
+    if (i == 0) release_gradients(graphs[0].get());
+    if (!lie_as_bound(*graphs[i], given)) continue;
+    usable++;
+    held = pool.first_in(graphs[i]->writes());
+    if (held != nullptr && i == 0) {
+      release_gradients(nullptr);
+      held = pool.first_in(graphs[i]->writes());
+    }
+    if (held != nullptr) continue;
+    if (i != 0) std::swap(graphs[0], graphs[i]);
+    return graphs[0];
+  }
+  if (graphs.empty()) release_gradients(nullptr);
+  bool first = usable == 0;
+  if (!first && options_.held == Held::kError) return nullptr;
+  // What a forward leaves for its backward stays where it is: such a graph has no copy.
+  size_t most = recording_->has_backward() ? 8 * options_.branches : options_.branches;
+  bool branch = options_.held == Held::kBranch || recording_->has_backward();
+  if (first || (branch && graphs.size() < most)) {
+    std::vector<Obstacle> obstacles;
+    for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
+    // With too many places that inputs lay in, they are copied.
+    auto bound = graphs.size() < most ? to_bind(branches, given) : std::vector<char*>();
+    graphs.insert(graphs.begin(), std::make_shared<Graph>(recording_, Part::kForward, branches.pool, obstacles, nullptr,
+                                                          false, options_.exact, std::move(bound)));
+    if (graphs.size() > most + 1) graphs.pop_back();
+    return graphs.front();
+  }
+  if (recording_->has_backward()) return nullptr;
+  copies = true;
+  if (branches.copying == nullptr) {
+    branches.copying = std::make_shared<Graph>(recording_, Part::kForward, std::make_shared<Pool>(),
+                                               std::vector<Obstacle>(), nullptr, false, options_.exact);
+  }
+  return branches.copying;
+}
+
+void Route::copy_in(Graph& graph, const Tensors& given) const {
+  const auto& places = graph.inputs();
+  for (size_t i = 0; i < places.size(); i++) {
+    const auto& place = places[i];
+    if (place.place == nullptr) continue;  // bound
+    if (place.bytes > 0) {
+      memcpy(place.place, given[i].const_data_ptr(), place.bytes);
+    } else if (given[i].numel() > 0) {
+      place.tensor.copy_(given[i]);
+    }
+  }
+}
+
+void Route::keep_for_guard() {
+  kept_.clear();
+  if (!recording_->has_guards()) return;
+  for (uint32_t slot : recording_->written_before_guard()) kept_.push_back(bytes_of(recording_->tensor(slot)));
+  if (recording_->draws_before_guard()) drawn_ = generator().get_state();
+}
+
+void Route::undo() {
+  for (size_t i = 0; i < kept_.size(); i++) {
+    const auto& storage = recording_->tensor(recording_->written_before_guard()[i]).storage();
+    memcpy(storage.mutable_data(), kept_[i].const_data_ptr(), storage.nbytes());
+  }
+  if (recording_->draws_before_guard()) generator().set_state(drawn_);
+}
+
+// Tensors of one storage share it here as well.
+c10::Storage Route::storage_for(Graph& graph, uint32_t storage, bool copies, std::vector<c10::Storage>& known) {
+  if (known.size() <= storage) known.resize(recording_->storages().size());
+  if (known[storage]) return known[storage];
+  const auto& outputs = graph.outputs();
+  for (uint32_t i = 0; i < outputs.size(); i++) {
+    if (outputs[i].storage != storage) continue;
+    size_t bytes = recording_->storages()[storage].extent;
+    if (copies) {
+      auto data = c10::GetAllocator(c10::DeviceType::CPU)->allocate(bytes);
+      memcpy(data.get(), graph.pool().at(outputs[i].range.begin), bytes);
+      known[storage] = storage_of(std::move(data), bytes);
+    } else {
+      auto& pool = graph.pool();
+      Lease* lease = pool.lease(outputs[i].range, &graph, i);
+      known[storage] = storage_of(pool.data(lease), bytes);
+      lease->storage = known[storage].unsafeGetStorageImpl();
+      lease->over = options_.over;
+    }
+    return known[storage];
+  }
+  throw std::runtime_error("An output of the graph lies nowhere.");
+}
+
+at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool copies,
+                         std::vector<c10::Storage>& known) {
+  if (slot == kNone) return at::Tensor();
+  const auto& record = recording_->slot(slot);
+  const auto& info = recording_->storage_of(slot);
+  if (info.kind == StorageInfo::kInput || info.kind == StorageInfo::kGradient) {
+    const auto& all = recording_->recorded();
+    const auto& inputs = info.kind == StorageInfo::kInput ? all.inputs : all.gradients;
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (inputs[i] == slot) return given[i];
+    }
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (inputs[i] == kNone || recording_->slot(inputs[i]).storage != record.storage) continue;
+      int64_t distance = record.offset * static_cast<int64_t>(c10::elementSize(record.dtype)) -
+                         recording_->slot(inputs[i]).offset * static_cast<int64_t>(given[i].element_size());
+      int64_t from = given[i].storage_offset() * static_cast<int64_t>(given[i].element_size()) + distance;
+      return given_on(given[i].storage(), record, from / static_cast<int64_t>(c10::elementSize(record.dtype)));
+    }
+  }
+  if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) {
+    if (recording_->tensor(slot).defined()) return recording_->tensor(slot);
+    return given_on(info.memory, record, record.offset);
+  }
+  for (const auto& place : graph.outputs()) {
+    if (place.storage != record.storage) continue;
+    return given_on(storage_for(graph, record.storage, copies, known), record, record.offset);
+  }
+  return graph.tensor(slot).clone();  // of a backward: what the forward left
+}
+
+void Route::finish(Graph& graph, const Tensors& given, bool copies, std::vector<c10::Storage>& known) {
+  for (uint32_t place : recording_->written_inputs()) {
+    const auto& input = given[place];
+    const auto& ours = graph.inputs()[place];
+    if (ours.place == nullptr) {
+      // It was written where it lies.
+    } else if (input.is_contiguous()) {
+      memcpy(input.mutable_data_ptr(), ours.place, input.nbytes());
+    } else {
+      input.copy_(ours.tensor);
+    }
+    if (!input.is_inference()) input.unsafeGetTensorImpl()->bump_version();
+  }
+  for (uint32_t slot : recording_->written()) {
+    auto* tensor = recording_->tensor(slot).unsafeGetTensorImpl();
+    if (!tensor->is_inference()) tensor->bump_version();
+  }
+  for (const auto& binding : recording_->recorded().bindings) {
+    auto owner = recording_->tensor(binding.owner);
+    if (!owner.defined()) {
+      const auto& inputs = recording_->recorded().inputs;
+      for (size_t i = 0; i < inputs.size(); i++) {
+        if (inputs[i] == binding.owner) owner = given[i];
+      }
+    }
+    if (binding.kind == Binding::kCopy) {
+      owner.copy_(graph.tensor(binding.value));
+      continue;
+    }
+    auto& gradient = owner.mutable_grad();
+    Lease* lease = gradient.defined() && gradient.has_storage() ? Pool::lease_of(*storage_impl(gradient)) : nullptr;
+    if (lease != nullptr && lease->passing) {
+      lease->passing = false;  // the same tensor, written anew
+      continue;
+    }
+    gradient = binding.value == kNone ? at::Tensor() : output(graph, binding.value, given, copies, known);
+  }
+}
+
+// A step begins anew with the recording that the last one began with.
+void Route::visit(Graph& graph) {
+  auto& pool = graph.pool();
+  if (graph.part() == Part::kForward && (pool.first == this || pool.first == nullptr)) {
+    pool.position = 0;
+    pool.first = this;
+  }
+  for (auto& [parent, count] : graph.parents) {
+    if (parent != pool.position) continue;
+    count++;
+    pool.position = graph.id;
+    return;
+  }
+  graph.parents.emplace_back(pool.position, 1);
+  pool.position = graph.id;
+}
+
+Outcome Route::run(const Tensors& given, Tensors& results) {
+  if (!is_in_place(given)) return Outcome::kMoved;
+  if (shares_memory(given)) return Outcome::kAliased;
+  for (const auto& binding : recording_->recorded().bindings) {
+    if (binding.kind != Binding::kGradient || binding.cleared) continue;
+    if (recording_->tensor(binding.owner).defined() && recording_->tensor(binding.owner).grad().defined()) {
+      return Outcome::kMoved;  // it would be added to
+    }
+  }
+  bool copies = false;
+  failure_.clear();
+  auto& here = branches();
+  auto graph = choose(here, given, copies);
+  if (graph == nullptr) return Outcome::kHeld;
+  last_ = graph.get();
+  last_forward_ = graph;
+  here.last.resize(given.size());
+  for (size_t i = 0; i < given.size(); i++) here.last[i] = given[i].has_storage() ? given[i].const_data_ptr() : nullptr;
+  {
+    Below below;
+    keep_for_guard();
+    copy_in(*graph, given);
+    try {
+      graph->run();
+    } catch (const GuardFailure& failure) {
+      failure_ = "was " + failure.recorded + " and is " + failure.now;
+      failed_op_ = failure.op;
+    } catch (const ShapeChange& change) {
+      failure_ = change.what();
+      failed_op_ = graph->failed_op();
+    }
+    if (!failure_.empty()) {
+      undo();
+      release_gradients(nullptr);
+      return Outcome::kGuard;
+    }
+  }
+  hits++;
+  visit(*graph);
+  std::vector<c10::Storage> known;
+  {
+    Below below;
+    finish(*graph, given, copies, known);
+  }
+  results.clear();
+  for (uint32_t slot : recording_->recorded().outputs) results.push_back(output(*graph, slot, given, copies, known));
+  return Outcome::kDone;
+}
+
+std::vector<Lease*> Route::lease_saved(Graph& graph) {
+  std::vector<Lease*> all;
+  for (const auto& range : graph.saved()) all.push_back(graph.pool().lease(range, &graph, 0));
+  return all;
+}
+
+void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
+                         Tensors& results) {
+  auto& pool = forward.pool();
+  for (Lease* lease : saved) lease->passing = !keeps;
+  std::shared_ptr<Graph> graph;
+  for (const auto& branch : backward_) {
+    if (branch.forward != &forward || branch.keeps != keeps) continue;
+    if (pool.first_in(branch.graph->writes()) != nullptr) continue;
+    graph = branch.graph;
+    break;
+  }
+  if (graph == nullptr) {
+    std::vector<Obstacle> obstacles;
+    for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
+    graph = std::make_shared<Graph>(recording_, Part::kBackward, pool.shared_from_this(), obstacles, &forward, keeps,
+                                    options_.exact);
+    backward_.push_back({&forward, keeps, graph});
+  }
+  copy_in(*graph, gradients);
+  last_ = graph.get();
+  graph->run();
+  visit(*graph);
+  std::vector<c10::Storage> known;
+  results.clear();
+  for (uint32_t slot : recording_->recorded().derivatives) {
+    results.push_back(output(*graph, slot, gradients, false, known));
+  }
+}
+
+std::vector<std::shared_ptr<Graph>> Route::graphs() const {
+  std::vector<std::shared_ptr<Graph>> all;
+  for (const auto& branches : branches_) {
+    all.insert(all.end(), branches.forward.begin(), branches.forward.end());
+    if (branches.copying != nullptr) all.push_back(branches.copying);
+  }
+  for (const auto& branch : backward_) all.push_back(branch.graph);
+  return all;
+}
+
+std::vector<double> Route::timed_run(const Tensors& given) {
+  Graph graph(recording_, Part::kForward, std::make_shared<Pool>(), {}, nullptr, false, options_.exact);
+  Below below;
+  copy_in(graph, given);
+  return graph.timed_run();
+}
+
+}  // namespace torchreel::graphs

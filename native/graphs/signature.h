@@ -1,0 +1,68 @@
+// How a function was called: the structure of its arguments, what they are, and how their tensors lie.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <Python.h>
+
+#include <string>
+#include <vector>
+
+namespace torchreel::graphs {
+
+using Tensors = std::vector<at::Tensor>;
+
+class Signature {
+ public:
+  // The GIL is held in all of these. A call as vectorcall has it: positional arguments, then those by name.
+  Signature(PyObject* const* args, size_t positional, PyObject* names);
+  Signature(const Signature&) = delete;
+  ~Signature();
+
+  // Whether a call is as this one was. Its tensors are written to `tensors`, in the order of the arguments.
+  bool matches(PyObject* const* args, size_t positional, PyObject* names, Tensors& tensors) const;
+  // Whether its tensors lie as they did: dtype, sizes, strides, alignment, and which share memory.
+  bool fits(const Tensors& tensors) const;
+  // For arguments of other classes than torch's and Python's own: a function that gives their tensors as a list, or
+  // None if the call is another one.
+  void set_fit(PyObject* fit, const Tensors& tensors);
+  bool is_plain() const { return plain_; }
+  const Tensors& example() const { return example_; }
+  void forget_example() { example_.clear(); }
+  // "float32[1, 64], 3"
+  std::string text() const;
+  size_t tensors() const { return specs_.size(); }
+
+ private:
+  struct Item {
+    enum Kind { kTensor, kTuple, kList, kDict, kPlain, kObject };
+    Kind kind;
+    PyObject* value = nullptr;  // of a plain one; a weak reference or the object; the keys of a dict as a tuple
+    std::vector<Item> parts;
+  };
+  struct Spec {
+    c10::DispatchKeySet keys;
+    c10::ScalarType dtype;
+    c10::DimVector sizes, strides;
+    bool requires_grad;
+    uint8_t alignment;
+    uint32_t same;     // the first tensor with this storage: itself for most
+    int64_t distance;  // in bytes from that one
+    bool operator==(const Spec& other) const = default;
+  };
+
+  Item take(PyObject* value, int depth);
+  static bool same(const Item& item, PyObject* value, Tensors& tensors);
+  static Spec spec_of(const Tensors& tensors, size_t place);
+  static void free(Item& item);
+  static void write(const Item& item, const std::vector<Spec>& specs, size_t& next, std::string& text);
+
+  std::vector<Item> items_;
+  PyObject* names_ = nullptr;
+  size_t positional_;
+  std::vector<Spec> specs_;
+  Tensors example_;
+  PyObject* fit_ = nullptr;
+  bool plain_ = true;
+};
+
+}  // namespace torchreel::graphs

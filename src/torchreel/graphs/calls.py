@@ -1,0 +1,109 @@
+"""A kind of call: arguments of one structure and one shape, in one mode. What happened to such calls so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchreel import _graphs
+from torchreel.graphs.derivatives import Pattern
+from torchreel.graphs.recording import Recording, fitter
+from torchreel.tape.structure import Structure
+
+_PATIENCE = 3  # calls that wait for a backward before a recording does without having seen one
+_OFTEN = 8  # changes or failed guards, with hardly a replay between them, before the kind is given up
+
+
+class CallKind:
+    def __init__(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.modes = modes
+        self.signature = _graphs.Signature(args, kwargs)
+        if not self.signature.is_plain:
+            given = Structure((args, kwargs))
+            self.signature.set_fit(fitter(given.shape), given.tensors)
+        self.signature.forget_example()
+        self.text = str(self.signature)
+        self.reason = ""  # why calls of this kind run eagerly, for good
+        self.history: list[str] = []  # why recordings were made anew, in sentences
+        self.pattern: Pattern | None = None
+        self.after: Any = None  # the watch of the recording before
+        self._calls = 0
+        self._refusals = 0
+        self._changes = 0
+        self._guards = 0
+        self._patterns = 0
+        self._waits = False  # for a backward
+        self.recordings = 0
+
+    def is_of(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return bool(self.modes == modes) and bool(self.signature.matches(args, kwargs))
+
+    def is_alike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return bool(self.signature.is_alike(args, kwargs))
+
+    def is_of_way(self, recording: Recording) -> bool:
+        return recording.signature == self.text
+
+    def is_warm(self, wanted: int) -> bool:
+        self._calls += 1
+        if self._calls <= wanted:
+            return False
+        return not self._waits or self.pattern is not None or self._calls > wanted + _PATIENCE
+
+    def learn(self, result: Any) -> None:
+        """See how gradients come to the outputs, if any do, to record the same backward."""
+        if not torch.is_grad_enabled():
+            return
+        outputs = [tensor for tensor in Structure(result).tensors if tensor.requires_grad]
+        if not outputs or any(tensor.grad_fn is None for tensor in outputs):
+            return
+        self._waits = True
+        found: list[Any] = [None] * len(outputs)
+
+        def seen(place: int, gradient: torch.Tensor) -> None:
+            found[place] = (tuple(gradient.shape), gradient.stride()) if gradient.layout == torch.strided else None
+            self.pattern = tuple(found)
+
+        for place, tensor in enumerate(outputs):
+            tensor.register_hook(lambda gradient, place=place: seen(place, gradient))
+
+    def learn_gradients(self, gradients: list[torch.Tensor | None], create_graph: bool) -> bool:
+        """A backward came that is not the recorded one; gives whether it shall be recorded."""
+        if create_graph:
+            self.history.append("A backward was asked for that can be differentiated again: it ran eagerly.")
+            return False
+        pattern = tuple(None if one is None else (tuple(one.shape), one.stride()) for one in gradients)
+        if pattern == self.pattern or None in pattern or self._patterns >= _OFTEN:
+            return False
+        self._patterns += 1
+        self.pattern = pattern
+        self.history.append("Gradients came with other strides than recorded: it is recorded anew.")
+        return True
+
+    def changed(self, why: str) -> None:
+        self.history.append(why)
+        self._changes += 1
+        if self._changes > 8 * _OFTEN:
+            self.give_up(f"It was recorded {self._changes} times, each time because something changed. {why}")
+
+    def guarded(self, what: str, hits: int) -> None:
+        self.history.append(f"Python used a number that is another one now: {what}.")
+        self._guards += 1
+        if self._guards > _OFTEN and hits < self._guards:
+            self.give_up(
+                f"Python uses a number that is another one at each call: {what}. Return the tensor instead of its number, "
+                "or keep the part that branches on it outside."
+            )
+
+    def refused(self, why: str, tries: int) -> None:
+        self._refusals += 1
+        if self._refusals >= tries:
+            self.give_up(why)
+        self.history.append(why)
+
+    def recorded(self) -> None:
+        self.recordings += 1
+
+    def give_up(self, why: str) -> None:
+        self.reason = why

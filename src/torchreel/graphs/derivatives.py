@@ -1,0 +1,93 @@
+"""The backward of a recorded call: taken on the same tape as its forward, from which it is split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from torchreel.program.model import Program, Ref
+from torchreel.tape.quiet import quietly
+from torchreel.tape.session import Session
+
+# How the gradients of the outputs come in: (sizes, strides) for each output that has one.
+Pattern = tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
+
+
+class Derivatives:
+    def __init__(
+        self, outputs: list[int], gradients: list[torch.Tensor], owners: list[torch.Tensor],
+        derivatives: list[torch.Tensor | None],
+    ) -> None:  # fmt: skip
+        self.outputs = outputs  # places among the results
+        self._gradients = gradients
+        self._owners = owners
+        self._derivatives = derivatives
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Those whose slots are wanted."""
+        return [*self._gradients, *self._owners, *(each for each in self._derivatives if each is not None)]
+
+    def take_slots(self, slots: list[int]) -> None:
+        gradients, owners = len(self._gradients), len(self._owners)
+        self.gradient_slots = slots[:gradients]
+        self.owner_slots = slots[gradients : gradients + owners]
+        rest = iter(slots[gradients + owners :])
+        self.derivative_slots = [-1 if each is None else next(rest) for each in self._derivatives]
+        self._gradients, self._owners, self._derivatives = [], [], []
+
+    def attach(self, way: Any, program: Program, tensors: dict[int, torch.Tensor], again: Callable[..., Any]) -> None:
+        reads = {
+            value.slot
+            for op in program.ops
+            if op.backward
+            for value in _refs(op.args)
+            if value.slot in tensors and program.slots[value.slot].role in ("parameter", "buffer", "captured")
+        }
+        way.differentiate(self.outputs, self.owner_slots, sorted(reads - set(self.gradient_slots)), again)
+
+
+def _refs(values: Iterable[Any]) -> Iterable[Ref]:
+    for value in values:
+        if isinstance(value, Ref):
+            yield value
+        elif isinstance(value, list):
+            yield from _refs(value)
+
+
+def differentiate(
+    session: Session, inputs: list[torch.Tensor], results: list[torch.Tensor], pattern: Pattern | None
+) -> Derivatives | None:
+    """Run the backward of the results under the capture that is on, for its ops. Nothing if there is none to run."""
+    outputs = [place for place, tensor in enumerate(results) if tensor.requires_grad]
+    if not outputs or session.steps or session.capture.gradients():
+        return None  # the function runs its own backward
+    owners = _owners(session, inputs)
+    wanted = [results[place] for place in outputs]
+    with quietly():
+        gradients = [_gradient(tensor, _layout(pattern, place)) for place, tensor in enumerate(wanted)]
+        drawn = torch.get_rng_state()
+    found = torch.autograd.grad(wanted, owners, gradients, retain_graph=True, allow_unused=True)
+    with quietly():
+        torch.set_rng_state(drawn)
+    return Derivatives(outputs, gradients, owners, list(found))
+
+
+def _owners(session: Session, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    found: dict[int, torch.Tensor] = {id(tensor): tensor for tensor in inputs if tensor.requires_grad}
+    for _, tensor, _ in session.capture.externals():
+        if tensor.requires_grad and tensor.is_floating_point() | tensor.is_complex():
+            found.setdefault(id(tensor), tensor)
+    return list(found.values())
+
+
+def _layout(pattern: Pattern | None, place: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    return None if pattern is None or place >= len(pattern) else pattern[place]
+
+
+def _gradient(tensor: torch.Tensor, layout: tuple[tuple[int, ...], tuple[int, ...]] | None) -> torch.Tensor:
+    if layout is None:
+        return torch.ones_like(tensor)
+    sizes, strides = layout
+    return torch.empty_strided(sizes, strides, dtype=tensor.dtype).fill_(1)

@@ -1,0 +1,255 @@
+"""`torchreel.graphed`: a function whose calls are recorded once and replayed from then on."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchreel import _graphs
+from torchreel.errors import HeldOutputError, OptionError
+from torchreel.graphs.calls import CallKind
+from torchreel.graphs.options import GraphOptions, Held, Mutation
+from torchreel.graphs.recording import Recording, RefusedError, Take
+
+_MANY_SHAPES = 8  # recordings of one function that deserve a word
+_TRIES = 3  # recordings of one kind of call before it is left alone
+_GUARDS = 8  # recordings of one kind of call that differ in numbers that Python used
+
+
+class Graphed(_graphs.Entry):  # type: ignore[misc]
+    """What `torchreel.graphed` returns: called like the function itself, and with its attributes.
+
+    `fixed` is for a function that somebody else guards, such as a graph of torch.compile: what Python reads is not
+    watched then, and for each tensor among the arguments it is said whether it will stay in its place.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], options: GraphOptions, fixed: Sequence[bool] | None = None
+    ) -> None:
+        self._ways = _graphs.Ways()
+        self._ways.verify = options.verify
+        super().__init__(self._ways, self._miss)
+        if not isinstance(function, torch.nn.Module):
+            functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self._options = options
+        self._fixed = fixed
+        self._kinds: list[CallKind] = []
+        self._recordings: dict[int, Recording] = {}
+        self._eager = 0
+        self._dropped_hits = 0
+        self._warned: set[str] = set()
+        _all.add(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and name not in ("__name__", "__qualname__", "__module__", "_modules"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["__wrapped__"], name)
+
+    def __repr__(self) -> str:
+        return f"<graphed {self._name}: {len(self._recordings)} recordings>"
+
+    @property
+    def _name(self) -> str:
+        function = self.__wrapped__
+        return getattr(function, "__qualname__", type(function).__name__)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._eager += 1
+        return self.__wrapped__(*args, **kwargs)
+
+    def _miss(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that no graph can take, now or at all."""
+        why, number, detail, op = self._ways.missed
+        if why in ("off", "foreign") or torch.compiler.is_compiling():
+            return self._run(args, kwargs)
+        if why == "verify":
+            return self._verified(args, kwargs)
+        kind = self._kind(args, kwargs)
+        if kind is None:
+            return self._run(args, kwargs)
+        if number:
+            self._note(kind, why, number, detail, op)
+        if kind.reason:
+            return self._run(args, kwargs)
+        if not kind.is_warm(self._options.warm_up):
+            result = self._run(args, kwargs)
+            kind.learn(result)
+            return result
+        return self._record(kind, args, kwargs)
+
+    def _kind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKind | None:
+        """Which of the kinds of calls it is; a new one, or None if there are too many."""
+        modes = _graphs.Modes.now()
+        for kind in self._kinds:
+            if kind.is_of(modes, args, kwargs):
+                return kind
+        if len(self._kinds) >= self._options.limit or (self._options.skip_dynamic and self._has_shapes(args, kwargs)):
+            self._warn_of_shapes()
+            return None
+        kind = CallKind(modes, args, kwargs)
+        self._kinds.append(kind)
+        if len(self._kinds) > _MANY_SHAPES:
+            self._warn_of_shapes()
+        return kind
+
+    def _has_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call of the same structure, with other sizes, is known."""
+        return any(kind.is_alike(args, kwargs) for kind in self._kinds)
+
+    def _warn_of_shapes(self) -> None:
+        self._warn(
+            "shapes",
+            f"{self._name} has been called in {len(self._kinds)} ways (shapes, values that are no tensors, modes), and "
+            f"each needs a recording; there are at most {self._options.limit}, and calls beyond run eagerly. Pad inputs "
+            "to few shapes (pad_to=), or record only the first (skip_dynamic=True). torchreel.graphs.status() lists "
+            "them.",
+        )
+
+    def _warn(self, about: str, text: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(text, stacklevel=4)
+
+    def _note(self, kind: CallKind, why: str, number: int, detail: str, op: int) -> None:
+        """What kept a recording from being replayed decides what is done about it."""
+        recording = self._recordings.get(number)
+        if recording is None:
+            return
+        if why == "held":
+            raise self._held_error(recording)
+        if why in ("watch", "moved"):
+            watch = recording.watch
+            change = "A tensor that it uses has been given other memory."
+            if why == "watch" and watch is not None:
+                change = watch.changed() or "Something that the function reads has changed."
+            self._drop(recording)
+            kind.changed(change)
+            if watch is not None and watch.volatile:
+                kind.give_up(change)
+            kind.after = watch
+        elif why == "guard":
+            line = recording.line(op)
+            where = f"{recording.op_name(op)}{f' ({line})' if line else ''}"
+            kind.guarded(f"{where} {detail}", recording.way.route.hits)
+        elif why == "aliased":
+            kind.give_up("An input shares memory with a tensor that the function writes.")
+
+    def _record(self, kind: CallKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if _graphs_busy():
+            return self._run(args, kwargs)
+        take = Take(self.__wrapped__, args, kwargs)
+        result = take.run(args, kwargs, kind.pattern)
+        try:
+            recording = take.recording(self._options, functools.partial(self._again, kind), kind.after, self._fixed)
+        except RefusedError as refusal:
+            kind.refused(f"{self._name} {refusal}", _TRIES)
+            return result
+        kind.recorded()
+        self._recordings[recording.number] = recording
+        self._ways.add(recording.way)
+        return result
+
+    def _drop(self, recording: Recording) -> None:
+        self._ways.drop(recording.number)
+        self._dropped_hits += recording.way.route.hits
+        del self._recordings[recording.number]
+
+    def _again(
+        self, kind: CallKind, call: tuple[tuple[Any, ...], dict[str, Any]], gradients: list[Any], create_graph: bool
+    ) -> list[torch.Tensor | None]:
+        from torchreel.graphs.recompute import derivatives_of
+
+        recording = next(one for one in self._recordings.values() if kind.is_of_way(one) and one.derivatives)
+        if kind.learn_gradients(gradients, create_graph):
+            self._drop(recording)
+        return derivatives_of(self.__wrapped__, recording, call, gradients, create_graph)
+
+    def _verified(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from torchreel.graphs.verify import verified
+
+        return verified(self, args, kwargs)
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return self._name
+
+    def recording_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
+        """The one that such a call would replay, or None."""
+        modes = _graphs.Modes.now()
+        for kind in self._kinds:
+            if kind.is_of(modes, args, kwargs):
+                found = [one for one in self._recordings.values() if kind.is_of_way(one)]
+                return found[-1] if found else None
+        return None
+
+    def recordings(self) -> list[Recording]:
+        return list(self._recordings.values())
+
+    def kinds(self) -> list[CallKind]:
+        return list(self._kinds)
+
+    def replays(self) -> int:
+        return self._dropped_hits + sum(one.way.route.hits for one in self._recordings.values())
+
+    def eager_calls(self) -> int:
+        return self._eager
+
+    def unverified(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is not checked."""
+        self._ways.verify = 0
+        try:
+            return self(*args, **kwargs)
+        finally:
+            self._ways.verify = self._options.verify
+
+    def _held_error(self, recording: Recording) -> HeldOutputError:
+        return HeldOutputError(
+            f"An output of {self._name} from an earlier call is still held, and this call would overwrite it "
+            f"({recording.output_line()}). Keep a copy of it with clone(), let go of it, say that the step is over "
+            "with torchreel.mark_step_begin(), or use held='branch' or held='copy'."
+        )
+
+
+_all: weakref.WeakSet[Graphed] = weakref.WeakSet()
+
+
+def _graphs_busy() -> bool:
+    from torchreel import _tape
+
+    return bool(_tape.is_recording())
+
+
+def graphed(
+    function: Callable[..., Any] | None = None,
+    *,
+    exact: bool = True,
+    held: Held = "branch",
+    mutation: Mutation = "write_back",
+    limit: int = 64,
+    warm_up: int = 1,
+    pad_to: Mapping[int, int | Sequence[int]] | None = None,
+    skip_dynamic: bool = False,
+    verify: int = 0,
+) -> Any:
+    """A function or module that is recorded at its second call and replayed from its third on: same call, same results.
+
+    Can also stand above a function, as a decorator. See docs/graphs.md for what the options do.
+    """
+    options = GraphOptions(
+        exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up, pad_to=dict(pad_to or {}),
+        skip_dynamic=skip_dynamic, verify=verify,
+    )  # fmt: skip
+    if function is None:
+        return lambda one: graphed(one, **vars(options))
+    if isinstance(function, Graphed):
+        function = function.__wrapped__
+    if not callable(function):
+        raise OptionError(f"graphed() was given {function!r}: give a function or a module.")
+    return Graphed(function, options)

@@ -1,0 +1,46 @@
+"""How a function is graphed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from torchreel.errors import OptionError
+
+Held = Literal["branch", "copy", "error"]
+Mutation = Literal["write_back", "skip"]
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """The options of `torchreel.graphed`. See docs/graphs.md."""
+
+    exact: bool = True  # bitwise what eager gives; else within tolerances, and faster
+    held: Held = "branch"  # where an output that is still held would be overwritten: another graph, a copy, or an error
+    mutation: Mutation = "write_back"  # of inputs: written back to the caller's tensor, or such a function runs eagerly
+    limit: int = 64  # recordings of one function; calls beyond that run eagerly
+    warm_up: int = 1  # calls of each kind that run eagerly before one is recorded
+    pad_to: Mapping[int, int | Sequence[int]] = field(default_factory=dict)  # dimension -> multiple, or sizes to pad to
+    skip_dynamic: bool = False  # the first shapes are recorded, and calls with others run eagerly
+    verify: int = 0  # every so many calls run eagerly as well, and a difference is an error
+
+    def __post_init__(self) -> None:
+        _check("held", self.held, get_args(Held))
+        _check("mutation", self.mutation, get_args(Mutation))
+        for name, least in (("limit", 1), ("warm_up", 0), ("verify", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise OptionError(f"{name} is {value!r}: give a whole number, {least} or more.")
+        for dimension, sizes in self.pad_to.items():
+            listed = [sizes] if isinstance(sizes, int) else list(sizes)
+            if type(dimension) is not int or not listed or any(type(size) is not int or size < 1 for size in listed):
+                raise OptionError(
+                    f"pad_to has {dimension!r}: {sizes!r}. Give, for a dimension, a multiple (pad_to={{1: 64}}) or the "
+                    "sizes to pad to (pad_to={1: [128, 256]})."
+                )
+
+
+def _check(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise OptionError(f"{name} is {value!r}: give one of {', '.join(map(repr, allowed))}.")

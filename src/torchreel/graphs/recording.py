@@ -1,0 +1,209 @@
+"""One call of a function, recorded: what it gave, and the way to do the same again without Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from torchreel import _graphs
+from torchreel.errors import TapeError
+from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate
+from torchreel.graphs.options import GraphOptions
+from torchreel.graphs.watch import Watch
+from torchreel.graphs.watch_calls import functions_run
+from torchreel.program.model import Program, Ref, Tree
+from torchreel.program.source_frames import source_line
+from torchreel.tape.captured import Captured, Parts
+from torchreel.tape.fitting import MisfitError, fit
+from torchreel.tape.names import reachable
+from torchreel.tape.session import Session
+from torchreel.tape.structure import Place, Structure
+from torchreel.tape.trace import described
+
+_numbers = itertools.count(1)
+
+
+class RefusedError(Exception):
+    """Why a call has no graph: the end of a sentence that begins with the function's name."""
+
+
+@dataclass
+class Recording:
+    """A way, and what people may want to know of it."""
+
+    way: Any  # _graphs.Way
+    number: int
+    signature: str
+    program: Program
+    parts: Parts
+    watch: Watch | None  # None where another guards the function
+    derivatives: Derivatives | None
+    notes: list[str] = field(default_factory=list)
+
+    def line(self, op: int) -> str:
+        """The source line of an op, or nothing."""
+        ops = self.program.ops
+        return source_line(self.program, ops[op]) if 0 <= op < len(ops) else ""
+
+    def output_line(self) -> str:
+        """The source line that made the first output, or the function."""
+        refs = set(_refs(self.program.outputs))
+        made = [op for op in self.program.ops if refs & {each.slot for each in op.results if isinstance(each, Ref)}]
+        line = source_line(self.program, made[-1]) if made else ""
+        return line or self.program.provenance.function
+
+    def op_name(self, op: int) -> str:
+        return self.program.ops[op].name if 0 <= op < len(self.program.ops) else "an op"
+
+
+class Take:
+    """One call under capture. What it gives is `result`; whether a way comes of it, `recording()` tells."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._function = function
+        self.modes = _graphs.Modes.now()
+        self.signature = _graphs.Signature(args, kwargs)
+        self._given = Structure((args, kwargs))
+        if not self.signature.is_plain:
+            self.signature.set_fit(fitter(self._given.shape), self._given.tensors)
+        self._inputs = list(self._given.tensors)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], pattern: Pattern | None) -> Any:
+        """Call the function, as anybody would; then, if it can be differentiated, its backward, for nobody."""
+        session = Session(self._inputs, False)
+        try:
+            with functions_run() as self._calls:
+                result = self._function(*args, **kwargs)
+            self._results = Structure(result)
+            self._boundary = session.capture.op_count
+            self.derivatives = None
+            if self.modes.grad:
+                self.derivatives = differentiate(session, self._inputs, self._results.tensors, pattern)
+        except BaseException:
+            session.end([])
+            raise
+        outputs = list(self._results.tensors)
+        asked = [] if self.derivatives is None else self.derivatives.tensors()
+        slots = session.end([*outputs, *asked])
+        self._slots, asked_slots = slots[: len(outputs)], slots[len(outputs) :]
+        if self.derivatives is not None:
+            self.derivatives.take_slots(asked_slots)
+        self._session = session
+        self._captured = Captured(
+            session, self._given, self._results, self._slots, described(self._function),
+            lambda: reachable(self._function),
+        )  # fmt: skip
+        return result
+
+    def recording(
+        self, options: GraphOptions, again: Callable[..., Any], after: Watch | None, fixed: Sequence[bool] | None
+    ) -> Recording:
+        """Raises RefusedError. `fixed`: see Graphed."""
+        try:
+            parts = self._captured.parts()
+        except TapeError as error:
+            raise RefusedError(f"cannot be put on a tape: {error}") from None
+        if parts.refusal:
+            raise RefusedError(f"cannot be replayed: {parts.refusal}")
+        if self._session.scheduled:
+            raise RefusedError("steps a scheduler of the learning rate: call scheduler.step() outside of it")
+        program = parts.program
+        if any(slot < 0 for slot in self._slots):
+            raise RefusedError("returns a tensor that no op made")
+        native = self._native(parts)
+        if options.mutation == "skip" and native.written_inputs:
+            names = ", ".join(program.inputs[place].name for place in native.written_inputs)
+            raise RefusedError(f"writes to its inputs ({names}), and mutation='skip' was asked for")
+        number = next(_numbers)
+        name = program.provenance.function
+        route = _graphs.Route(native, name, options.held, 8, options.exact, _over(name), list(fixed or ()))
+        optimizers = [step.optimizer() for step in self._session.steps]
+        watch = None
+        if fixed is None:
+            watch = Watch(
+                self._function, self._session.capture.modules(), [one for one in optimizers if one is not None],
+                self._calls, after,
+            )  # fmt: skip
+        shape, rebuild = self._results.shape, None
+        if not _is_simple(shape):
+            shape, rebuild = None, self._results.rebuild
+        way = _graphs.Way(self.signature, self.modes, route, watch and watch.native, shape, Place, rebuild, number)
+        if self.derivatives is not None:
+            self.derivatives.attach(way, program, parts.tensors, again)
+        self.signature.forget_example()
+        return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives)
+
+    def _native(self, parts: Parts) -> Any:
+        program = parts.program
+        inputs = [each.slot for each in program.inputs]
+        gradients = [] if self.derivatives is None else self.derivatives.gradient_slots
+        apart = {*inputs, *gradients}
+        try:
+            return _graphs.Recording(
+                slots=program.slots,
+                ops=program.ops,
+                kept=parts.kept,
+                tensors={slot: tensor for slot, tensor in parts.tensors.items() if slot not in apart},
+                inputs=inputs,
+                outputs=self._slots,
+                gradients=gradients,
+                derivatives=[] if self.derivatives is None else self.derivatives.derivative_slots,
+                bindings=program.bindings,
+                boundary=_place(program, self._boundary),
+            )
+        except _graphs.NotStaticError as error:
+            op = program.ops[error.op] if error.op < len(program.ops) else None
+            line = source_line(program, op) if op is not None else ""
+            raise RefusedError(f"cannot run on fixed memory: {error}{f' ({line})' if line else ''}") from None
+        except RuntimeError as error:
+            raise RefusedError(f"cannot be made a graph: {error}") from None
+
+
+def _place(program: Program, recorded: int) -> int:
+    """Where the op stands that was the `recorded`-th of the trace, now that some have been inserted."""
+    count = 0
+    for place, op in enumerate(program.ops):
+        if count >= recorded:
+            return place
+        count += not op.inserted
+    return len(program.ops)
+
+
+def _is_simple(shape: Any) -> bool:
+    """Whether the engine can build it itself: a tensor, or plain containers of tensors and constants."""
+    kind = type(shape)
+    if kind is Place:
+        return True
+    if kind in (tuple, list):
+        return all(map(_is_simple, shape))
+    if kind is dict:
+        return all(map(_is_simple, shape.values()))
+    return kind in (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+
+def fitter(shape: Any) -> Callable[..., list[torch.Tensor] | None]:
+    def tensors_of(*args: Any, **kwargs: Any) -> list[torch.Tensor] | None:
+        try:
+            return fit(shape, (args, kwargs))
+        except MisfitError:
+            return None
+
+    return tensors_of
+
+
+def _refs(tree: Tree) -> Iterator[int]:
+    if isinstance(tree.leaf, Ref):
+        yield tree.leaf.slot
+    for part in tree.parts:
+        yield from _refs(part)
+
+
+def _over(function: str) -> str:
+    return (
+        f"This tensor is an output of {function} of an earlier step, which torchreel.mark_step_begin() has ended, and its "
+        "memory is used again: keep a copy with clone() before the step ends, or graph the function with held='copy'."
+    )

@@ -1,0 +1,148 @@
+"""`torchreel.graphs.status`: what became of a graphed function's calls, drawn as a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchreel import _graphs
+from torchreel.errors import OptionError
+from torchreel.graphs.entry import Graphed
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Node:
+    """One graph: a recording bound to places in the pool, in the path in which it came."""
+
+    id: int
+    recording: int
+    part: str  # "forward" or "backward"
+    call: str  # the arguments that it is for
+    ops: int
+    bytes: int  # how far into the pool it reaches
+    outputs: int  # bytes that it gives out or keeps for its backward
+    hits: int
+    layers: dict[str, int]
+    parents: list[tuple[int, int]]  # ids, and how often it came after them
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Calls that run eagerly, and why."""
+
+    call: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of a function's calls. Prints as a tree."""
+
+    function: str
+    nodes: list[Node]
+    shapes: list[str]  # the kinds of calls that were seen
+    skips: list[Skip]
+    history: list[str]  # why recordings were made anew
+    watched: list[str]
+    unwatched: list[str]
+    replays: int
+    eager: int
+    pool_bytes: int  # the farthest that the graphs of this thread reach
+    outputs_held: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield (
+            f"{self.function}: {self.replays} calls replayed, {self.eager} eager; {len(self.nodes)} graphs, "
+            f"{_bytes(self.pool_bytes)} of pool, {self.outputs_held} outputs held"
+        )
+        yield from self._tree()
+        for skip in self.skips:
+            yield f"  eager: ({skip.call}): {skip.reason}"
+        if self.history:
+            yield "  recorded anew, or left to eager, because:"
+            yield from (f"    {why}" for why in _counted(self.history))
+        if self.shapes:
+            yield f"  kinds of calls seen: {len(self.shapes)}"
+            yield from (f"    ({shape})" for shape in self.shapes)
+        yield f"  watched: {_listed(self.watched)}"
+        yield f"  not watched: {_listed(self.unwatched)}"
+
+    def _tree(self) -> Iterator[str]:
+        children: dict[int, list[Node]] = {}
+        known = {node.id for node in self.nodes}
+        for node in self.nodes:
+            for parent, _ in node.parents or [(0, 0)]:
+                children.setdefault(parent if parent in known else 0, []).append(node)
+        drawn: set[int] = set()
+
+        def draw(parent: int, indent: str) -> Iterator[str]:
+            below = children.get(parent, [])
+            for place, node in enumerate(below):
+                last = place == len(below) - 1
+                mark = "└── " if last else "├── "
+                if node.id in drawn:
+                    yield f"{indent}{mark}{node.id} (above)"
+                    continue
+                drawn.add(node.id)
+                layers = ", ".join(f"{count} {layer}" for layer, count in sorted(node.layers.items()))
+                yield (
+                    f"{indent}{mark}{node.id} {node.part} ({node.call}): {node.ops} ops ({layers}), "
+                    f"{_bytes(node.bytes)}, of which {_bytes(node.outputs)} given out, {node.hits} runs"
+                )
+                yield from draw(node.id, indent + ("    " if last else "│   "))
+
+        yield from draw(0, "  ")
+
+
+def status(graphed: Graphed) -> Status:
+    """What became of the calls of a graphed function: its tree of graphs, and every skip with its reason."""
+    if not isinstance(graphed, Graphed):
+        raise OptionError(f"status() was given {graphed!r}: give what torchreel.graphed() returned.")
+    recordings, kinds = graphed.recordings(), graphed.kinds()
+    nodes = [
+        Node(row["id"], one.number, row["part"], one.signature, row["kernels"], row["bytes"], row["outputs"],
+             row["hits"], dict(row["layers"]), [tuple(each) for each in row["parents"]])
+        for one in recordings
+        for row in one.way.route.graphs()
+    ]  # fmt: skip
+    reached, held = _graphs.pool()
+    return Status(
+        function=graphed.name,
+        nodes=nodes,
+        shapes=[kind.text for kind in kinds],
+        skips=[Skip(kind.text, kind.reason) for kind in kinds if kind.reason],
+        history=[why for kind in kinds for why in kind.history],
+        watched=sorted({name for one in recordings if one.watch for name in one.watch.watched()}),
+        unwatched=sorted({name for one in recordings if one.watch for name in one.watch.unwatched()}),
+        replays=graphed.replays(),
+        eager=graphed.eager_calls(),
+        pool_bytes=reached,
+        outputs_held=held,
+    )
+
+
+def _counted(lines: list[str]) -> list[str]:
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line] = counts.get(line, 0) + 1
+    return [f"{line} ({count} times)" if count > 1 else line for line, count in counts.items()]
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    if not names:
+        return "nothing"
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _bytes(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < _MIB else f"{count / _MIB:.1f} MiB"
