@@ -126,7 +126,7 @@ def _eager(target: Target) -> int:
 
 
 def _wraps(options: MeasureOptions) -> Iterator[tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
-    from torchreel.graphs.graphed import graphed
+    from torchreel.graphs.entry import graphed
 
     yield GRAPHED, graphed
     if options.relaxed:

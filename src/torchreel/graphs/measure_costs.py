@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from torchreel.errors import TorchreelError
+from torchreel.graphs.entry import Graphed
 from torchreel.graphs.measure_target import Target
+from torchreel.graphs.tree import status
 
 
 @dataclass(frozen=True)
@@ -19,14 +18,15 @@ class Share:
     ns: float
 
 
-def shares_of(target: Target, graphed: Callable[..., Any]) -> tuple[list[Share], str]:
-    """The greatest first; or why there are none."""
-    try:
-        costs = target.call(graphed.costs)  # type: ignore[attr-defined]
-    except TorchreelError as error:
-        return [], str(error)
+def shares_of(target: Target, fast: Graphed) -> tuple[list[Share], str]:
+    """The greatest first; or why calls are not replayed."""
+    skips = status(fast).skips
+    if skips:
+        return [], skips[0].reason
+    if not hasattr(type(fast), "costs"):  # an engine that cannot tell its ops apart
+        return [], ""
     found: dict[tuple[str, str, str], list[float]] = {}
-    for cost in costs:
+    for cost in target.call(fast.costs):
         found.setdefault((cost.op, cost.layer, cost.line), []).append(cost.ns)
     shares = [Share(*who, len(several), sum(several)) for who, several in found.items()]
     return sorted(shares, key=lambda share: -share.ns), ""
