@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from torchreel.errors import OptionError, TorchreelError
+from torchreel.graphs.entry import Graphed, graphed
 from torchreel.graphs.measure_costs import Share, shares_of
 from torchreel.graphs.measure_target import Target, sentence_of
 
@@ -97,7 +98,8 @@ def _measured(target: Target, options: MeasureOptions, say: Callable[[str], None
     times = _windows(target, calls, options.seconds)
     ways = [_way(name, times[name], ready[name]) for name in calls]
     ways += [Way(name, failed=reason) for name, reason in failed.items()]
-    shares, reason = shares_of(target, calls[GRAPHED]) if GRAPHED in calls else ([], "")
+    fast = calls.get(GRAPHED)
+    shares, reason = shares_of(target, fast) if isinstance(fast, Graphed) else ([], "")
     return Measurement(target.name, torch.get_num_threads(), ways, shares, reason)
 
 
@@ -126,8 +128,6 @@ def _eager(target: Target) -> int:
 
 
 def _wraps(options: MeasureOptions) -> Iterator[tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]]]:
-    from torchreel.graphs.entry import graphed
-
     yield GRAPHED, graphed
     if options.relaxed:
         yield RELAXED, lambda function: graphed(function, exact=False)
