@@ -221,7 +221,9 @@ bool Watch::read(const Check& check, bool strict) {
 bool Watch::holds(Check& check, bool strict) {
   if (!read(check, strict)) return false;
   for (size_t i = 0; i < now_.size(); i++) {
-    if (!check.entries[i].value.is(now_[i], strict)) return false;
+    const Value& value = check.entries[i].value;
+    if (!strict && value.is_at_once(now_[i])) continue;
+    if (!value.is(now_[i], strict)) return false;
   }
   for (size_t i = 0; i < now_.size(); i++) {
     if (check.entries[i].value.object != now_[i]) check.entries[i].value.adopt(now_[i]);

@@ -39,6 +39,8 @@ struct Value {
 
   // With `strict` also those are seen that died and whose address is in use again.
   bool is(PyObject* now, bool strict) const;
+  // Whether `now` surely is, by a look at its address.
+  bool is_at_once(PyObject* now) const { return now == object && (kind == kPlain || kind == kHeld || kind == kWeak); }
   // Where `now` is as good, it is the object from now on.
   void adopt(PyObject* now);
   pybind11::tuple shown() const;  // as below

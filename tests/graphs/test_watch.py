@@ -607,6 +607,26 @@ def test_what_the_function_sets_is_told(x: torch.Tensor) -> None:
     assert "self.calls is set by " in told and "self.last is set by " in told
 
 
+def test_what_the_function_counts_is_seen_across_a_call(x: torch.Tensor) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+            self.last: Any = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            self.last = x * self.calls
+            return self.last  # type: ignore[no-any-return]
+
+    net = Counting()
+    watch = watch_of(net, x)
+    watch.rebase()
+    assert watch.numbers_changed() == []
+    net(x)
+    assert watch.numbers_changed() == ["Counting.calls was 1 and is 2."]
+
+
 def test_what_changes_at_each_call_is_volatile(x: torch.Tensor) -> None:
     net = Net()
     watch = watch_of(net, x)
@@ -707,6 +727,77 @@ def test_a_watch_can_be_made_and_dropped_without_end(x: torch.Tensor) -> None:
     after = len(gc.get_objects()), weakref.getweakrefcount(net.fc.weight), sys.getrefcount(net)
     assert after[1:] == before[1:]
     assert after[0] - before[0] < 100
+
+
+class Sheet:
+    """A state of which a full picture can be taken, to compare with."""
+
+    def __init__(self) -> None:
+        self.number: Any = 0.0
+        self.items: Any = [1, 2]
+        self.table: Any = {"a": (1, 2.0)}
+        self.names: Any = {"x"}
+        self.inner: Any = Config()
+        self.net: Any = nn.Dropout(0.5)
+
+    def picture(self) -> Any:
+        return (
+            repr(self.number),
+            (id(self.items), [repr(item) for item in self.items]),
+            (id(self.table), [repr(item) for item in self.table.items()]),
+            (id(self.names), sorted(self.names)),
+            (id(self.inner), repr(self.inner.scale)),
+            (id(self.net), repr(self.net.p), self.net.training),
+        )
+
+    def mutate(self, draw: random.Random) -> None:
+        """One that may be a change, may be none, and may undo the one before."""
+        number = draw.choice((0, 0.0, -0.0, 1, True, 1.0, "x", (1, 2.0), None))
+        steps: list[Callable[[], Any]] = [
+            lambda: setattr(self, "number", number),
+            lambda: setattr(self, "unread", object()),
+            lambda: self.items.append(number) if len(self.items) < 4 else self.items.pop(),
+            lambda: self.items.__setitem__(0, number),
+            lambda: self.items.reverse(),
+            lambda: setattr(self, "items", list(self.items)),
+            lambda: self.table.__setitem__("a", number),
+            lambda: self.table.__setitem__("b", number),
+            lambda: self.table.pop("b", None),
+            lambda: self.names.symmetric_difference_update({draw.choice("xyz")}),
+            lambda: setattr(self.inner, "scale", number),
+            lambda: setattr(self, "inner", Config()),
+            lambda: setattr(self.net, "p", draw.choice((0.5, 0.25))),
+            lambda: self.net.train(draw.random() < 0.5),
+            lambda: setattr(self, "net", nn.Dropout(0.5)),
+            lambda: gc.collect() if draw.random() < 0.01 else None,
+        ]
+        draw.choice(steps)()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_change_is_seen_and_nothing_else(seed: int, x: torch.Tensor) -> None:
+    draw = random.Random(seed)
+    sheet = Sheet()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        _ = sheet.number, sheet.items, sheet.table, sheet.names, sheet.inner.scale
+        return sheet.net(x)  # type: ignore[no-any-return]
+
+    watch = watch_of(function, x)
+    was = sheet.picture()
+    for _ in range(300):
+        for _ in range(draw.choice((1, 1, 2, 5))):
+            sheet.mutate(draw)
+        changed = watch.changed()
+        if sheet.picture() != was:
+            assert changed is not None
+            # What differs by address alone may be new at an old address: only the watch knows.
+        elif changed is not None:
+            assert "one " in changed or "freed" in changed
+        if draw.random() < 0.5:
+            watch.rebase()
+            was = sheet.picture()
+            assert watch.changed() is None
 
 
 def namespaces() -> Iterator[Any]:

@@ -93,6 +93,14 @@ class Watch:
             )
         return _sentence(*differences[0])
 
+    def numbers_changed(self) -> list[str]:
+        """Sentences on plain values that are others now.
+
+        Asked after a call, with rebase() before it, these are what the function itself counts: a replay would not.
+        """
+        differences = [] if self.native.same() else self.native.differences()
+        return [_sentence(_pretty(path), was, now) for path, was, now in differences if len(was) == len(now) == 2]
+
     @property
     def volatile(self) -> list[str]:
         """What changes before each call, so that recording is of no use."""

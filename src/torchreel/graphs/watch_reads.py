@@ -27,6 +27,9 @@ class Reads(NamedTuple):
 
 
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST", "IMPORT_NAME")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
+_STORES = ("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "STORE_ATTR")
+_FOLLOWED = frozenset((*_LOADS, *_ATTRIBUTES, *_STORES, "COPY"))
 _CACHE = dis.opmap["CACHE"]
 _NAMES = dis.opname
 
@@ -36,7 +39,10 @@ def reads(code: CodeType) -> Reads:
     """Of the code and of the functions that are written inside of it."""
     found = _Pass(code)
     for instruction, argument in _instructions(code):
-        found.take(instruction, argument)
+        if instruction in _FOLLOWED:
+            found.take(instruction, argument)
+        else:
+            found.top = None
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             inner = reads(constant)
@@ -66,20 +72,20 @@ class _Pass:
         self.written: dict[Read, None] = {}
         self._self = code.co_varnames[0] if code.co_argcount and code.co_varnames[0] == "self" else None
         self._aliases: dict[str, Read | None] = {}  # local variables that are one of these; None: several things
-        self._top: Read | None = None
+        self.top: Read | None = None
         self._swapped: Read | None = None  # what self.calls += 1 will set
 
     def take(self, instruction: str, argument: int) -> None:
-        top, self._top = self._top, None
+        top, self.top = self.top, None
         if instruction in _LOADS:
-            self._top = self._loaded(instruction, argument)
-            self._note(self._top)
-        elif instruction in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+            self.top = self._loaded(instruction, argument)
+            self._note(self.top)
+        elif instruction in _ATTRIBUTES:
             if top is not None:
-                self._top = top._replace(attributes=(*top.attributes, self._code.co_names[argument]))
-                self._note(self._top)
+                self.top = top._replace(attributes=(*top.attributes, self._code.co_names[argument]))
+                self._note(self.top)
         elif instruction == "COPY" and argument == 1:
-            self._top = self._swapped = top
+            self.top = self._swapped = top
         else:
             self._store(instruction, argument, top)
 
