@@ -22,6 +22,7 @@ std::optional<at::Tensor> mask_at(const Bound& call, size_t index) {
 
 // The kernel has heads in the third dimension, the op in the second.
 std::unique_ptr<Kernel> attention(const Bound& call) {
+  if (call.results.size() != 2) return nullptr;
   auto query = tensor_at(call, 0), key = tensor_at(call, 1), value = tensor_at(call, 2);
   if (query.dim() != 4 || query.numel() == 0 || key.numel() == 0) return nullptr;
   auto output = call.results[0].transpose(1, 2), logsumexp = call.results[1].transpose(1, 2);
@@ -37,6 +38,7 @@ std::unique_ptr<Kernel> attention(const Bound& call) {
 }
 
 std::unique_ptr<Kernel> attention_backward(const Bound& call) {
+  if (call.results.size() != 3) return nullptr;
   std::array<at::Tensor, 6> given;
   for (size_t i = 0; i < given.size(); i++) {
     given[i] = tensor_at(call, i);

@@ -18,6 +18,7 @@ bool all_contiguous(at::ScalarType type, std::initializer_list<at::Tensor> tenso
 }
 
 std::unique_ptr<Kernel> layer_norm(const Bound& call) {
+  if (call.results.size() != 3) return nullptr;
   auto input = tensor_at(call, 0), weight = tensor_at(call, 2), bias = tensor_at(call, 3);
   auto output = call.results[0], mean = call.results[1], rstd = call.results[2];
   if (!all_contiguous(input.scalar_type(), {weight, bias, output, mean, rstd}) || input.numel() == 0) return nullptr;
@@ -36,6 +37,7 @@ std::unique_ptr<Kernel> layer_norm(const Bound& call) {
 }
 
 std::unique_ptr<Kernel> layer_norm_backward(const Bound& call) {
+  if (call.results.size() != 3) return nullptr;
   auto gradient = tensor_at(call, 0), input = tensor_at(call, 1), mean = tensor_at(call, 3), rstd = tensor_at(call, 4);
   auto weight = tensor_at(call, 5);
   auto of_input = call.results[0], of_weight = call.results[1], of_bias = call.results[2];
