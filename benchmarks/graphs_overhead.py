@@ -61,6 +61,8 @@ def measure(quick: bool) -> list[Result]:
             return [Result(what, None, GOAL, "µs", one.reason)]
     rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
     times = interleaved(works, rounds=rounds, windows=windows)
+    if not hasattr(type(works[WIDE].call), "costs"):
+        return [Result(what, None, GOAL, "µs", "the engine does not tell what each op costs")]
     ops = _ops_ns(works[WIDE])
     whole = Spread.of([value / 1e3 for value in times[WIDE]])
     rest = Spread.of([(value - ops) / 1e3 for value in times[WIDE]])
