@@ -307,12 +307,18 @@ bool Watch::same_by_checks() {
   return true;
 }
 
+// The number of the first word from there on that is another one; the count of words if there is none.
+__attribute__((noinline)) size_t Watch::first_changed(size_t from) const {
+  const Word* at = words_.data() + from;
+  const Word* const end = words_.data() + words_.size();
+  while (at != end && *at->at == at->was) at++;
+  return static_cast<size_t>(at - words_.data());
+}
+
 bool Watch::same() {
   if (!written_ || mortality_.died()) return same_by_checks();
   const size_t count = words_.size();
-  Word* const words = words_.data();
-  for (size_t i = 0; i < count; i++) {
-    if (*words[i].at == words[i].was) continue;
+  for (size_t i = first_changed(0); i < count; i = first_changed(i)) {
     Check& check = checks_[word_checks_[i]];
     if (!holds(check, false)) return false;
     // As good as before: what it looks like now is what it looked like.
@@ -324,8 +330,8 @@ bool Watch::same() {
         (end < count && word_checks_[end] == word_checks_[i])) {
       return same_by_checks();
     }
-    std::copy(fresh_.begin(), fresh_.end(), words + check.first_word);
-    i = end - 1;
+    std::copy(fresh_.begin(), fresh_.end(), words_.begin() + static_cast<ptrdiff_t>(check.first_word));
+    i = end;
   }
   times_same_++;
   return true;

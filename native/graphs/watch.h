@@ -99,6 +99,7 @@ class Watch {
   bool is_gone(Owner& owner);
   bool read(const Check& check, bool strict);
   bool holds(Check& check, bool strict);
+  size_t first_changed(size_t from) const;
   bool same_by_checks();
   void locate(Check& check);
   void tell(const Check& check, std::vector<Difference>& all);

@@ -67,8 +67,12 @@ class Nodes:
     def write(self, watch: _graphs.Watch) -> None:
         for node in self._nodes.values():
             number = watch.add_owner(node.owner, node.label, node.mortal)
-            add = {"instance": watch.add_instance, "class": watch.add_class, "names": watch.add_names}[node.kind]
-            add(number, node.content, list(node.names))
+            if node.kind == "instance":
+                watch.add_instance(number, node.content, list(node.names))
+            elif node.kind == "class":
+                watch.add_class(number, node.content, list(node.names))
+            else:
+                watch.add_names(number, node.content, list(node.names))
         for function, mortal in self._functions.values():
             number = watch.add_owner(function, function.__qualname__, mortal)
             watch.add_function(number, function)
