@@ -17,6 +17,7 @@ const Preparers& bound_kernels() {
     add_norms(all);
     add_pieces(all);
     add_pointwise(all);
+    add_pools(all);
     add_reductions(all);
     return all;
   }();

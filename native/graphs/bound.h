@@ -58,6 +58,7 @@ void add_lookups(Preparers& table);
 void add_norms(Preparers& table);
 void add_pieces(Preparers& table);
 void add_pointwise(Preparers& table);
+void add_pools(Preparers& table);
 void add_reductions(Preparers& table);
 
 }  // namespace torchreel::graphs

@@ -375,3 +375,23 @@ def test_convolution_of_one_image(cases: Cases) -> None:
         bias = cases.random.choice([None, torch.randn(made, dtype=dtype)])
         cases.hold(aten.convolution.default, image, weight, bias, stride, padding, [1, 1], False, [0, 0], 1)
     cases.took(0.5)
+
+
+def test_maxima_of_windows(cases: Cases) -> None:
+    for _ in range(4 * _CASES):
+        kernel = [cases.random.randint(1, 4) for _ in range(2)]
+        stride = cases.random.choice([[], [2, 2], [1, 3]])
+        padding, dilation = [size // 2 for size in kernel], cases.random.choice([[1, 1], [2, 1]])
+        if cases.random.random() < 0.4:
+            kernel, stride, padding, dilation = [2, 2], [2, 2], [0, 0], [1, 1]
+        image = torch.randn(2, 3, cases.random.randint(8, 20), cases.random.randint(8, 20), dtype=cases.dtype())
+        kind = cases.random.choice(["plain", "ties", "not a number", "nothing"])
+        if kind == "ties":
+            image.round_()
+        elif kind == "not a number":
+            image[image > 1] = float("nan")
+        elif kind == "nothing":
+            image.fill_(float("-inf"))
+        ceil = cases.random.random() < 0.4
+        cases.hold(aten.max_pool2d_with_indices.default, image, kernel, stride, padding, dilation, ceil)
+    cases.took(1)
