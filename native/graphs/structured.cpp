@@ -1,7 +1,5 @@
 #include "structured.h"
 
-#include <algorithm>
-
 namespace torchreel::graphs {
 
 namespace {
@@ -66,9 +64,15 @@ bool is_fixed(const Bound& call, const at::OperandInfo& operand) {
 
 }  // namespace
 
-Outputs::Outputs(const Bound& call) : results_(call.results), claimed_(call.results.size(), false) {
-  const auto& written = call.op->written;
-  given_ = std::find(written.begin(), written.end(), true) != written.end();
+Outputs::Outputs(const Bound& call) : results_(call.results) {
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < call.arguments.size(); i++) {
+    if (call.op->written[i] && call.arguments[i].isTensor()) written.push_back(call.arguments[i].toTensor());
+  }
+  given_ = !written.empty();
+  // The very tensors: by that, kernels know that they work in place.
+  if (given_) results_ = std::move(written);
+  claimed_.resize(results_.size());
 }
 
 const at::Tensor& Outputs::get(int64_t place) const {

@@ -98,6 +98,11 @@ def cpu_groups() -> list[NativeFunctionsGroup]:
     return sorted(found, key=lambda group: str(group.functional.func.name))
 
 
+def out_groups() -> list[NativeFunctionsGroup]:
+    """Those of them that take the same arguments with out=; what makes a tensor of nothing takes no dtype then."""
+    return [group for group in cpu_groups() if group.functional.func.arguments.tensor_options is None]
+
+
 def structured_groups() -> list[NativeFunctionsGroup]:
     """Those of them that are structured."""
     return [group for group in cpu_groups() if group.structured]
@@ -127,7 +132,7 @@ def _all(shards: int) -> str:
     overloads = [
         f'      {{"{NAMESPACE}{group.functional.func.name}", '
         f'{{"{NAMESPACE}{group.out.func.name.name}", "{group.out.func.name.overload_name}"}}}},'
-        for group in cpu_groups()
+        for group in out_groups()
     ]
     return _ALL.format(
         declarations=_lines(f"void add_kernels_{shard}(Preparers& all);" for shard in range(shards)),
