@@ -2,33 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import torch
 
+from torchreel.errors import OptionError
+from torchreel.graphs.compiled import Home
 from torchreel.graphs.entry import Graphed
 from torchreel.graphs.options import GraphOptions
 
 
-def torchreel(module: torch.fx.GraphModule, examples: Sequence[torch.Tensor], **options: Any) -> Callable[..., Any]:
+def torchreel(
+    module: torch.fx.GraphModule, examples: Sequence[Any], *, mode: str = "", options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """The backend. `torch.compile(..., options={"exact": False})` gives it the options of `torchreel.graphed`."""
     from torch._dynamo.backends.common import aot_autograd
 
-    chosen = GraphOptions(**options.pop("options", None) or {}, **options)
+    if mode:
+        raise OptionError(f"mode is {mode!r}: the backend torchreel has none. Leave it out, or give options={{...}}.")
+    chosen = _chosen(options or {})
+    home = Home()  # a backward is compiled when it is first asked for, out of Dynamo's sight
+    fixed_names: set[str] = set()  # of what lies in parameters and buffers
 
-    def compile_part(part: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _boxed(Graphed(part, chosen, _fixed(inputs)))
+    def compile_part(part: torch.fx.GraphModule, inputs: Sequence[Any], direction: str) -> Callable[..., Any]:
+        names = [node.name for node in part.graph.nodes if node.op == "placeholder"]
+        if direction == "forward":
+            fixed_names.update(names[place] for place in _static_places() if place < len(names))
+            fixed_names.update(_views(part.graph, fixed_names))
+        pairs = zip(names, inputs, strict=True)
+        fixed = [name in fixed_names for name, example in pairs if isinstance(example, torch.Tensor)]
+        graphed = Graphed(_named(part, direction), chosen, fixed)
+        home.add(graphed)
+        return _boxed(graphed)
 
-    return aot_autograd(fw_compiler=compile_part, bw_compiler=compile_part)(module, examples)  # type: ignore[no-any-return]
+    compiler = aot_autograd(
+        fw_compiler=lambda part, inputs: compile_part(part, inputs, "forward"),
+        bw_compiler=lambda part, inputs: compile_part(part, inputs, "backward"),
+        keep_inference_input_mutations=True,
+    )
+    return compiler(module, examples)  # type: ignore[no-any-return]
 
 
-def _fixed(inputs: Sequence[Any]) -> list[bool]:
-    """For each tensor: whether it is a parameter or a buffer."""
+def _chosen(options: Mapping[str, Any]) -> GraphOptions:
+    # Sizes are among the arguments of what Dynamo gives, or in its code: padded tensors would not fit them.
+    known = [each.name for each in fields(GraphOptions) if each.name != "pad_to"]
+    for name in options:
+        if name == "pad_to":
+            raise OptionError(
+                "pad_to cannot be given to torch.compile(backend='torchreel'), which sees each size by itself: pad the "
+                "inputs before the call, or use torchreel.graphed(pad_to=...)."
+            )
+        if name not in known:
+            raise OptionError(f"The backend torchreel has no option {name!r}: give some of {', '.join(known)}.")
+    return GraphOptions(**options)
+
+
+def _static_places() -> list[int]:
+    """Of the arguments of a forward: those that Dynamo knows to be parameters and buffers."""
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    static = set() if metadata is None else set(metadata.static_input_indices or ())
-    return [place in static for place, each in enumerate(inputs) if isinstance(each, torch.Tensor)]
+    return [] if metadata is None else list(metadata.static_input_indices or ())
+
+
+def _views(graph: torch.fx.Graph, names: set[str]) -> Iterator[str]:
+    """What a forward makes that is a view of these: a backward gets it where it lies as well."""
+    known = set(names)
+    for node in graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or not _is_view(node.target):
+            continue
+        first = node.args[0] if node.args else None
+        if isinstance(first, torch.fx.Node) and first.name in known:
+            known.add(node.name)
+            yield node.name
+
+
+def _is_view(op: torch._ops.OpOverload) -> bool:
+    returns = op._schema.returns
+    alias = returns[0].alias_info if len(returns) == 1 else None
+    return alias is not None and not alias.is_write
+
+
+def _named(part: torch.fx.GraphModule, direction: str) -> torch.fx.GraphModule:
+    part.__qualname__ = direction  # by which people see it
+    return part
 
 
 def _boxed(graphed: Graphed) -> Callable[..., Any]:
@@ -40,5 +98,4 @@ def _boxed(graphed: Graphed) -> Callable[..., Any]:
         return graphed(*given)
 
     call._boxed_call = True  # type: ignore[attr-defined]
-    call.graphed = graphed  # type: ignore[attr-defined]
     return call

@@ -101,11 +101,27 @@ class Status:
         yield from draw(0, "  ")
 
 
-def status(graphed: Graphed) -> Status:
-    """What became of the calls of a graphed function: its tree of graphs, and every skip with its reason."""
-    if not isinstance(graphed, Graphed):
-        raise OptionError(f"status() was given {graphed!r}: give what torchreel.graphed() returned.")
-    recordings, kinds = graphed.recordings(), graphed.kinds()
+def status(graphed: Any) -> Status:
+    """What became of the calls of a graphed function: its tree of graphs, and every skip with its reason.
+
+    Takes what `torchreel.graphed` returned, or `torch.compile(backend="torchreel")`: all parts of it are shown then.
+    """
+    if isinstance(graphed, Graphed):
+        return _status(graphed.name, [graphed])
+    from torchreel.graphs.compiled import name_of, parts_of
+
+    parts = parts_of(graphed)
+    if parts is None:
+        raise OptionError(
+            f"status() was given {graphed!r}: give what torchreel.graphed() returned, or "
+            "torch.compile(backend='torchreel')."
+        )
+    return _status(name_of(graphed), parts)
+
+
+def _status(name: str, parts: list[Graphed]) -> Status:
+    recordings = [one for part in parts for one in part.recordings()]
+    kinds = [kind for part in parts for kind in part.kinds()]
     nodes = [
         Node(row["id"], one.number, row["part"], one.signature, row["kernels"], row["bytes"], row["outputs"],
              row["hits"], dict(row["layers"]), [tuple(each) for each in row["parents"]])
@@ -114,15 +130,15 @@ def status(graphed: Graphed) -> Status:
     ]  # fmt: skip
     reached, held = _graphs.pool()
     return Status(
-        function=graphed.name,
+        function=name,
         nodes=nodes,
         shapes=[kind.text for kind in kinds],
         skips=[Skip(kind.text, kind.reason) for kind in kinds if kind.reason],
         history=[why for kind in kinds for why in kind.history],
         watched=sorted({name for one in recordings if one.watch for name in one.watch.watched()}),
         unwatched=sorted({name for one in recordings if one.watch for name in one.watch.unwatched()}),
-        replays=graphed.replays(),
-        eager=graphed.eager_calls(),
+        replays=sum(part.replays() for part in parts),
+        eager=sum(part.eager_calls() for part in parts),
         pool_bytes=reached,
         outputs_held=held,
     )

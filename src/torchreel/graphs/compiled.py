@@ -1,0 +1,54 @@
+"""What torch.compile(backend="torchreel") returned, and the graphed parts that its calls have led to."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from torch._dynamo.eval_frame import innermost_backend
+
+from torchreel.graphs.entry import Graphed
+
+_PARTS = "_torchreel_parts"  # on the object that stands for one call of torch.compile: it lives as long as that
+
+
+class Home:
+    """The call of torch.compile for which Dynamo compiles now in this thread, if there is one."""
+
+    def __init__(self) -> None:
+        from torch._dynamo.symbolic_convert import tls
+
+        translator = getattr(tls, "current_tx", None)
+        compiler = None if translator is None else translator.output.compiler_fn
+        self._backend: Any = None if compiler is None else innermost_backend(compiler)
+
+    def add(self, part: Graphed) -> None:
+        if self._backend is not None:
+            vars(self._backend).setdefault(_PARTS, []).append(weakref.ref(part))
+
+
+def parts_of(compiled: Any) -> list[Graphed] | None:
+    """None if torch.compile did not return it, or with another backend."""
+    callback = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None) or _closed_over(compiled)
+    if not callable(callback):
+        return None
+    backend = innermost_backend(callback)
+    if getattr(backend, "compiler_name", "") != "torchreel":
+        return None
+    return [part for part in (each() for each in vars(backend).get(_PARTS, [])) if part is not None]
+
+
+def name_of(compiled: Any) -> str:
+    inside = getattr(compiled, "_orig_mod", compiled)
+    return str(getattr(inside, "__qualname__", type(inside).__name__))
+
+
+def _closed_over(compiled: Any) -> Any:
+    """The callback of a function: torch.compile keeps it in a closure."""
+    names = getattr(getattr(compiled, "__code__", None), "co_freevars", ())
+    cells = getattr(compiled, "__closure__", None) or ()
+    found = dict(zip(names, cells, strict=False))
+    try:
+        return found["callback"].cell_contents if "callback" in found else None
+    except ValueError:  # an empty cell
+        return None
