@@ -44,6 +44,7 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         self._eager = 0
         self._dropped_hits = 0
         self._warned: set[str] = set()
+        self.remarks: dict[str, int] = {}  # why calls were not tried at all, and how often
         _all.add(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -240,11 +241,12 @@ def graphed(
 ) -> Any:
     """A function or module that is recorded at its second call and replayed from its third on: same call, same results.
 
-    Can also stand above a function, as a decorator. See docs/graphs.md for what the options do.
+    Can also stand above a function, as a decorator. See docs/graphs.md for what the options do. `pad_to` is right only
+    for functions that treat positions along the padded dimension independently, or mask those beyond the end.
     """
     options = GraphOptions(
-        exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up, pad_to=dict(pad_to or {}),
-        skip_dynamic=skip_dynamic, verify=verify,
+        exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up,
+        pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, verify=verify,
     )  # fmt: skip
     if function is None:
         return lambda one: graphed(one, **vars(options))
@@ -252,4 +254,8 @@ def graphed(
         function = function.__wrapped__
     if not callable(function):
         raise OptionError(f"graphed() was given {function!r}: give a function or a module.")
+    if options.pad_to:
+        from torchreel.graphs.padding import Padded
+
+        return Padded(function, options)
     return Graphed(function, options)

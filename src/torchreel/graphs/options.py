@@ -32,13 +32,17 @@ class GraphOptions:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise OptionError(f"{name} is {value!r}: give a whole number, {least} or more.")
-        for dimension, sizes in self.pad_to.items():
-            listed = [sizes] if isinstance(sizes, int) else list(sizes)
-            if type(dimension) is not int or not listed or any(type(size) is not int or size < 1 for size in listed):
-                raise OptionError(
-                    f"pad_to has {dimension!r}: {sizes!r}. Give, for a dimension, a multiple (pad_to={{1: 64}}) or the "
-                    "sizes to pad to (pad_to={1: [128, 256]})."
-                )
+        _check_padding(self.pad_to)
+
+
+def _check_padding(pad_to: Any) -> None:
+    example = "Give, for a dimension, a multiple (pad_to={1: 64}) or the sizes to pad to (pad_to={1: [128, 256]})."
+    if not isinstance(pad_to, Mapping):
+        raise OptionError(f"pad_to is {pad_to!r}. {example}")
+    for dimension, sizes in pad_to.items():
+        listed = list(sizes) if isinstance(sizes, list | tuple) else [sizes]
+        if type(dimension) is not int or not listed or any(type(size) is not int or size < 1 for size in listed):
+            raise OptionError(f"pad_to has {dimension!r}: {sizes!r}. {example}")
 
 
 def _check(name: str, value: Any, allowed: tuple[str, ...]) -> None:
