@@ -25,6 +25,10 @@ bool is_same(const at::Tensor& wanted, const at::Tensor& given) {
 }
 
 void copy(const at::Tensor& to, const at::Tensor& from) {
+  if (from._is_zerotensor()) {  // autograd's zeros have no memory
+    to.zero_();
+    return;
+  }
   if (from.const_data_ptr() == to.const_data_ptr() && from.strides() == to.strides()) return;
   bool plain = from.layout() == c10::kStrided && from.is_cpu() && !from.is_conj() && !from.is_neg();
   if (plain && from.strides() == to.strides() && to.is_non_overlapping_and_dense()) {
