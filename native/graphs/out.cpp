@@ -16,7 +16,8 @@ namespace {
 // They resize what they are given although it is as large as they want it, and warn of it; or their result is not,
 // bit by bit, that of the op without out=.
 const std::unordered_set<std::string_view> kUnused = {
-    "aten::mse_loss", "aten::l1_loss", "aten::huber_loss", "aten::smooth_l1_loss", "aten::native_batch_norm",
+    "aten::mse_loss",       "aten::l1_loss",           "aten::huber_loss",
+    "aten::smooth_l1_loss", "aten::native_batch_norm", "aten::binary_cross_entropy",
 };
 
 struct Memory {
