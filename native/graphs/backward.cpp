@@ -18,14 +18,25 @@ namespace {
 
 class GraphBackward : public torch::autograd::Node {
  public:
-  GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, const Differentiation& how, PyObject* call)
-      : route_(std::move(route)), graph_(std::move(graph)), how_(how), saved_(route_->lease_saved(*graph_)) {
-    for (uint32_t slot : how.reads) versions_.push_back(version_of(slot));
+  GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
+                const Tensors& outputs, PyObject* call)
+      : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), saved_(route_->lease_saved(*graph_)) {
+    for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
+    for (uint32_t place : how_->kept_outputs) {
+      auto* tensor = outputs[place].unsafeGetTensorImpl();
+      if (tensor->is_inference()) continue;
+      output_versions_.emplace_back(tensor->version_counter(), tensor->version_counter().current_version());
+    }
     Py_INCREF(call);
     call_ = call;
   }
 
-  ~GraphBackward() override { GraphBackward::release_variables(); }
+  ~GraphBackward() override {
+    GraphBackward::release_variables();
+    if (!Py_IsInitialized()) return;
+    pybind11::gil_scoped_acquire gil;
+    how_.reset();
+  }
 
   std::string name() const override { return "GraphBackward<" + route_->name + ">"; }
 
@@ -47,18 +58,27 @@ class GraphBackward : public torch::autograd::Node {
                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
                 "already been freed). Specify retain_graph=True if you need to backward through the graph a second "
                 "time or if you need to access saved tensors after calling backward.");
-    for (size_t i = 0; i < how_.reads.size(); i++) {
-      TORCH_CHECK(version_of(how_.reads[i]) == versions_[i],
+    for (size_t i = 0; i < how_->reads.size(); i++) {
+      TORCH_CHECK(version_of(how_->reads[i]) == versions_[i],
                   "one of the variables needed for gradient computation has been modified by an inplace operation: a "
                   "parameter of ",
                   route_->name, " was written between its forward and its backward.");
     }
+    for (const auto& [version, was] : output_versions_) {
+      TORCH_CHECK(version.current_version() == was,
+                  "one of the variables needed for gradient computation has been modified by an inplace operation: an "
+                  "output of ",
+                  route_->name, " was written before its backward.");
+    }
     if (c10::GradMode::is_enabled() || !is_recorded(gradients)) return again(gradients);
     bool keeps = torch::autograd::get_current_graph_task_keep_graph();
     Tensors results;
-    {
+    try {
       Below below;
       route_->run_backward(*graph_, saved_, gradients, keeps, results);
+    } catch (...) {
+      released_ = !keeps;  // what was left for it may be overwritten
+      throw;
     }
     return results;
   }
@@ -92,7 +112,7 @@ class GraphBackward : public torch::autograd::Node {
       PyList_SET_ITEM(given, static_cast<Py_ssize_t>(i), THPVariable_Wrap(gradients[i]));
     }
     PyObject* graph = c10::GradMode::is_enabled() ? Py_True : Py_False;
-    PyObject* found = PyObject_CallFunctionObjArgs(how_.again, call_, given, graph, nullptr);
+    PyObject* found = PyObject_CallFunctionObjArgs(how_->again, call_, given, graph, nullptr);
     Py_DECREF(given);
     if (found == nullptr) {
       python_error error;
@@ -110,21 +130,23 @@ class GraphBackward : public torch::autograd::Node {
 
   std::shared_ptr<Route> route_;
   std::shared_ptr<Graph> graph_;
-  Differentiation how_;
+  std::shared_ptr<const Differentiation> how_;
   std::vector<Lease*> saved_;
   std::vector<uint32_t> versions_;
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> output_versions_;
   PyObject* call_ = nullptr;
   bool released_ = false;
 };
 
 }  // namespace
 
-void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiation& how,
-             const Tensors& given, Tensors& results, PyObject* call) {
-  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, call);
+void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph,
+             const std::shared_ptr<const Differentiation>& how, const Tensors& given, Tensors& results,
+             PyObject* call) {
+  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, results, call);
   torch::autograd::edge_list edges;
   const auto& inputs = route->recording().recorded().inputs;
-  for (uint32_t slot : how.owners) {
+  for (uint32_t slot : how->owners) {
     at::Tensor owner = route->recording().tensor(slot);
     for (size_t i = 0; i < inputs.size(); i++) {
       if (inputs[i] == slot) owner = given[i];
@@ -132,7 +154,7 @@ void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& 
     edges.push_back(torch::autograd::impl::gradient_edge(owner));
   }
   node->set_next_edges(std::move(edges));
-  for (uint32_t place : how.outputs) torch::autograd::set_history(results[place], node);
+  for (uint32_t place : how->outputs) torch::autograd::set_history(results[place], node);
 }
 
 }  // namespace torchreel::graphs

@@ -13,16 +13,21 @@ namespace torchreel::graphs {
 
 // What a route with a backward knows beside its recording.
 struct Differentiation {
-  std::vector<uint32_t> outputs;  // places among the outputs that have a gradient
-  std::vector<uint32_t> owners;   // slots of the inputs and parameters whose derivatives a backward gives
-  std::vector<uint32_t> reads;    // slots of others that a backward reads
+  std::vector<uint32_t> outputs;       // places among the outputs that have a gradient
+  std::vector<uint32_t> kept_outputs;  // those whose values a backward reads
+  std::vector<uint32_t> owners;        // slots of the inputs and parameters whose derivatives a backward gives
+  std::vector<uint32_t> reads;         // slots of others that a backward reads
   // (arguments, gradients, create_graph) -> derivatives: runs the function again, for a backward that is not the
   // recorded one. Held by the GIL.
   PyObject* again = nullptr;
+
+  Differentiation() = default;
+  Differentiation(const Differentiation&) = delete;
+  ~Differentiation() { Py_XDECREF(again); }
 };
 
 // Makes the outputs of a run known to autograd. The GIL is held; `call` is what `again` needs of the call.
-void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiation& how,
-             const Tensors& given, Tensors& results, PyObject* call);
+void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph,
+             const std::shared_ptr<const Differentiation>& how, const Tensors& given, Tensors& results, PyObject* call);
 
 }  // namespace torchreel::graphs

@@ -59,6 +59,9 @@ py::object Result::build(const std::vector<py::object>& tensors) const {
 
 namespace {
 
+constexpr uint32_t kTimed = 16;                        // runs
+constexpr auto kLong = std::chrono::microseconds(50);  // than which the GIL is worth giving away
+
 const char* name_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone: return "done";
@@ -88,6 +91,7 @@ namespace {
 
 // Of the call that is on its way in this thread; kept for their memory.
 struct Scratch {
+  Missed missed;
   Tensors given, results;
   bool busy = false;
 
@@ -104,21 +108,39 @@ struct Scratch {
 
 }  // namespace
 
+void Way::time(std::chrono::nanoseconds one) {
+  least = std::min(least, one);
+  if (++runs == kTimed) is_long = least > kLong;
+}
+
 PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_t positional, PyObject* names) {
+  auto& missed = Scratch::of_this_thread().missed;
   auto& results = Scratch::of_this_thread().results;
   at::Tensor drawn;
   if (way.differentiation != nullptr && way.route->recording().draws()) {
     auto generator = at::detail::getDefaultCPUGenerator();
     drawn = generator.get_state();
   }
-  auto outcome = way.route->run(given, results);
+  Report report;
+  Outcome outcome;
+  try {
+    // Other threads go on meanwhile, if it is worth while.
+    std::optional<py::gil_scoped_release> released;
+    if (way.is_long) released.emplace();
+    auto start = std::chrono::steady_clock::now();
+    outcome = way.route->run(given, results, report);
+    if (way.runs < kTimed) way.time(std::chrono::steady_clock::now() - start);
+  } catch (...) {
+    missed = {"failed", way.number, "", report.op};
+    throw;
+  }
   if (outcome != Outcome::kDone) {
-    missed = {name_of(outcome), way.number, way.route->text_of_failure(), way.route->failed_op()};
+    missed = {name_of(outcome), way.number, report.failure, report.op};
     return nullptr;
   }
   if (way.differentiation != nullptr) {
     auto call = call_of(args, positional, names, drawn);
-    connect(way.route, way.route->last_forward(), *way.differentiation, given, results, call.ptr());
+    connect(way.route, report.graph, way.differentiation, given, results, call.ptr());
   }
   if (way.result.kind == Result::kTensor && !way.rebuild) {
     return THPVariable_Wrap(results[way.result.index]);
@@ -129,9 +151,12 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
   return way.result.build(tensors).release().ptr();
 }
 
+const Missed& Ways::missed() { return Scratch::of_this_thread().missed; }
+
 PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) {
-  missed = {"new", 0, "", 0};
   auto& scratch = Scratch::of_this_thread();
+  auto& missed = scratch.missed;
+  missed = {"new", 0, "", 0};
   if (!on || scratch.busy) {
     missed.why = "off";
     return nullptr;
@@ -158,14 +183,14 @@ PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) 
     try {
       made = run(*way, scratch.given, args, positional, names);
     } catch (...) {
-      auto* graph = way->route->last_graph();
-      missed = {"failed", way->number, "", graph == nullptr ? 0 : graph->failed_op()};
       scratch.clear();
+      // Eager either fails in the same way, in the user's own line, or does better.
+      if (way->route->recording().is_pure()) return nullptr;
       throw;
     }
     scratch.clear();
     if (made == nullptr && !PyErr_Occurred()) continue;
-    if (i != 0) std::swap(all[0], all[i]);
+    if (i != 0 && i < all.size() && all[i] == way) std::swap(all[0], all[i]);  // others may have run meanwhile
     return made;
   }
   scratch.clear();
@@ -252,6 +277,11 @@ PyMemberDef kMembers[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
+PyGetSetDef kAttributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
 PyType_Slot kSlots[] = {
     {Py_tp_new, reinterpret_cast<void*>(new_entry)},
     {Py_tp_init, reinterpret_cast<void*>(init_entry)},
@@ -260,6 +290,7 @@ PyType_Slot kSlots[] = {
     {Py_tp_clear, reinterpret_cast<void*>(clear_entry)},
     {Py_tp_dealloc, reinterpret_cast<void*>(free_entry)},
     {Py_tp_members, kMembers},
+    {Py_tp_getset, kAttributes},
     {0, nullptr},
 };
 

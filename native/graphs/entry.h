@@ -3,7 +3,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,11 @@ struct Way {
   pybind11::object rebuild;  // for a result that only Python can build; else nothing
   std::shared_ptr<Differentiation> differentiation;
   uint64_t number = 0;
+  // The least that some runs took decides whether other threads may have the GIL meanwhile.
+  uint32_t runs = 0;
+  std::chrono::nanoseconds least = std::chrono::hours(1);
+  bool is_long = false;
+  void time(std::chrono::nanoseconds one);
 };
 
 // Why a call was not replayed, for the one who runs it then.
@@ -51,13 +58,14 @@ struct Missed {
 class Ways {
  public:
   std::vector<std::shared_ptr<Way>> all;
-  Missed missed;
   bool on = true;
   uint64_t calls = 0;
   uint64_t verify = 0;  // every so many calls are left to the one who checks them
 
   // Null if the call has to be run by somebody else, without a Python error; null with one if it failed.
+  // missed() then says why, in the thread of the call.
   PyObject* call(PyObject* const* args, size_t positional, PyObject* names);
+  static const Missed& missed();
 
  private:
   PyObject* run(Way& way, const Tensors& given, PyObject* const* args, size_t positional, PyObject* names);

@@ -98,7 +98,9 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     if (info.kind == StorageInfo::kMade && !used && handed_out[storage]) here = info.first < 0;
     if (!here) continue;
     int64_t first = input ? begin - 1 : std::max(info.first, begin);
-    int64_t last = kept || saved[storage] ? kForever : std::max(first, std::min(info.last, end));
+    // What is written to an input is copied back when all is done.
+    int64_t last =
+        kept || saved[storage] || (input && info.written) ? kForever : std::max(first, std::min(info.last, end));
     size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
     needs.push_back({bytes, first, last});
     needers.push_back(storage);
@@ -152,7 +154,10 @@ void Graph::make_inputs() {
     const auto& wanted = tensor(slot);
     size_t from = static_cast<size_t>(record.offset) * c10::elementSize(record.dtype);
     size_t bytes = record.extent - std::min(from, record.extent);
-    if (bytes > 2 * dense_bytes(record) + Pool::kAlignment) bytes = 0;
+    // Views of it may see what lies between its elements.
+    bool alone = true;
+    for (const auto& other : all.slots) alone = alone && (other.storage != record.storage || &other == &record);
+    if (alone && bytes > 2 * dense_bytes(record) + Pool::kAlignment) bytes = 0;
     inputs_.push_back({wanted, static_cast<char*>(wanted.mutable_data_ptr()), bytes});
   }
 }
@@ -166,6 +171,7 @@ c10::IValue Graph::argument(const Given& given, bool& fixed) {
     case Given::kSlots: {
       c10::List<at::Tensor> list;
       for (uint32_t slot : given.slots) list.push_back(slot == kNone ? at::Tensor() : tensor(slot));
+      if (given.nested) return c10::List<c10::List<at::Tensor>>({list});
       return list;
     }
     case Given::kOptionalSlots: {

@@ -15,7 +15,7 @@ namespace torchreel::graphs {
 namespace {
 
 constexpr uint64_t kGrad = 1, kInference = 2, kDeterministic = 4, kMkldnn = 8, kFunctionMode = 16, kSavedHooks = 32,
-                   kNoFunction = 64, kFill = 128;
+                   kNoFunction = 64, kFill = 128, kRounded = 256;
 
 }  // namespace
 
@@ -31,6 +31,7 @@ Modes Modes::now() {
   set(context.deterministicAlgorithms(), kDeterministic);
   set(context.deterministicFillUninitializedMemory(), kFill);
   set(context.userEnabledMkldnn(), kMkldnn);
+  set(context.float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST, kRounded);
   set(at::impl::PythonTorchFunctionTLS::stack_len() > 0, kFunctionMode);
   set(at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED,
       kNoFunction);

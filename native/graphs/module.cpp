@@ -171,10 +171,14 @@ PYBIND11_MODULE(_graphs, module) {
            }),
            py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
            py::arg("over"), py::arg("fixed"))
-      .def_readonly("hits", &Route::hits)
+      .def_property_readonly("hits", [](const Route& self) { return self.hits.load(); })
       .def("graphs", &graphs_of)
       .def("kernels", &kernels_of)
-      .def("timed_run", &Route::timed_run);
+      .def("timed_run", [](Route& self, const Tensors& given) {
+        py::list rows;
+        for (const auto& row : self.timed_run(given)) rows.append(py::make_tuple(row.op, row.layer, row.nanoseconds));
+        return rows;
+      });
   py::class_<Way, std::shared_ptr<Way>>(module, "Way")
       .def(py::init([](const std::shared_ptr<Signature>& signature, const Modes& modes,
                        const std::shared_ptr<Route>& route, const py::object& watch, const py::object& shape,
@@ -203,6 +207,14 @@ PYBIND11_MODULE(_graphs, module) {
              how->owners = owners;
              how->reads = reads;
              how->again = again.release().ptr();
+             const auto& recording = self.route->recording();
+             const auto& slots = recording.recorded().outputs;
+             for (uint32_t place = 0; place < slots.size(); place++) {
+               if (slots[place] == tape::kNone) continue;
+               for (uint32_t storage : recording.saved()) {
+                 if (recording.slot(slots[place]).storage == storage) how->kept_outputs.push_back(place);
+               }
+             }
              self.differentiation = how;
            })
       .def_readonly("number", &Way::number)
@@ -218,8 +230,9 @@ PYBIND11_MODULE(_graphs, module) {
            [](Ways& self, uint64_t number) {
              std::erase_if(self.all, [&](const auto& way) { return way->number == number; });
            })
-      .def_property_readonly("missed", [](const Ways& self) {
-        return py::make_tuple(self.missed.why, self.missed.way, self.missed.detail, self.missed.op);
+      .def_property_readonly("missed", [](const Ways&) {
+        const auto& missed = Ways::missed();
+        return py::make_tuple(missed.why, missed.way, missed.detail, missed.op);
       });
   module.def("mark_step_begin", [] { Pool::of_this_thread()->begin_step(); });
   module.def("pool", [] {

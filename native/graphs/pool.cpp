@@ -24,7 +24,7 @@ std::vector<Range> merged(std::vector<Range> ranges) {
 
 // Addresses cost nothing; a machine that forbids to reserve many gets fewer.
 Pool::Pool() {
-  for (size_t size = size_t{1} << 40; size >= size_t{1} << 28; size >>= 2) {
+  for (size_t size = size_t{1} << 36; size >= size_t{1} << 28; size >>= 2) {
     void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) continue;
     base_ = static_cast<char*>(base);
@@ -40,6 +40,15 @@ Pool::~Pool() {
 }
 
 const std::shared_ptr<Pool>& Pool::of_this_thread() {
+  struct Owner {
+    std::shared_ptr<Pool> pool = std::make_shared<Pool>();
+    ~Owner() { pool->left_ = true; }
+  };
+  thread_local Owner owner;
+  return owner.pool;
+}
+
+const std::shared_ptr<Pool>& Pool::scratch_of_this_thread() {
   thread_local std::shared_ptr<Pool> pool = std::make_shared<Pool>();
   return pool;
 }
@@ -107,7 +116,7 @@ const Lease* Pool::first_in(const std::vector<Range>& ranges) const {
 
 void Pool::begin_step() {
   position = 0;
-  first = nullptr;
+  path.clear();
   std::vector<Lease*> over;
   {
     std::lock_guard lock(mutex_);
@@ -119,6 +128,11 @@ void Pool::begin_step() {
     auto message = lease->over;
     lease->storage->release_data_and_set_meta_custom_data_ptr_error_msg_(*message);  // this ends the lease
   }
+}
+
+void Pool::stop_passing() {
+  std::lock_guard lock(mutex_);
+  for (Lease* lease : leases_) lease->passing = false;
 }
 
 std::vector<Range> Pool::leased() const {

@@ -4,6 +4,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/Storage.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,6 +46,11 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // The one of the calling thread. It lives as long as the thread, or as somebody holds memory of it.
   static const std::shared_ptr<Pool>& of_this_thread();
+  // Another, of which nothing is ever leased.
+  static const std::shared_ptr<Pool>& scratch_of_this_thread();
+  // Whether its thread has ended.
+  bool is_left() const { return left_; }
+  std::mutex running;  // held while a graph runs on it
 
   char* at(size_t offset) const { return base_ + offset; }
   // Throws if there is no such place: the memory itself comes when it is first written.
@@ -59,13 +65,15 @@ class Pool : public std::enable_shared_from_this<Pool> {
   static Lease* lease_of(const c10::StorageImpl& storage);
 
   // The first lease that these ranges, merged, would overwrite, or null.
+  // No run begins after all: every lease is its holder's.
+  void stop_passing();
   const Lease* first_in(const std::vector<Range>& ranges) const;
   std::vector<Range> leased() const;
   size_t leases() const;
 
   // Where in the tree of graphs this thread is.
-  uint32_t position = 0;        // the graph that ran last in this step; 0 at its beginning
-  const void* first = nullptr;  // the recording that the step began with
+  uint32_t position = 0;          // the graph that ran last in this step; 0 at its beginning
+  std::vector<const void*> path;  // recordings that ran in it
   void begin_step();
 
  private:
@@ -74,6 +82,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   char* base_ = nullptr;
   size_t size_ = 0;
   size_t reached_ = 0;
+  std::atomic<bool> left_{false};
   mutable std::mutex mutex_;
   std::vector<Lease*> leases_;
   std::vector<Lease*> spare_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "../tape/collectives.h"
 #include "../tape/slots.h"
 #include "below.h"
 
@@ -18,8 +19,18 @@ using tape::Step;
 
 namespace {
 
+// The schema of native_batch_norm does not say that it writes the running mean and variance.
+bool writes(const Step& step, size_t argument) {
+  if (step.op->written[argument]) return true;
+  return (argument == 3 || argument == 4) && step.op->name == "aten::native_batch_norm";
+}
+
 // A larger constant is computed anew at each run: its memory can then be used for other things meanwhile.
 constexpr size_t kLargestConstant = 64 * 1024;
+
+constexpr std::string_view kWait = "_c10d_functional::wait_tensor";
+// It gives a tensor that waits when it is read, and nothing waits for long here.
+constexpr std::string_view kWrap = "_c10d_functional::_wrap_tensor_autograd";
 
 [[noreturn]] void refuse(const Step& step, const std::string& why) {
   NotStatic error(why);
@@ -41,7 +52,7 @@ template <class Visit>
 void Recording::each_slot(const Step& step, Visit visit) const {
   for (size_t i = 0; i < step.given.size(); i++) {
     for (uint32_t slot : step.given[i].slots) {
-      if (slot != kNone) visit(slot, static_cast<bool>(step.op->written[i]));
+      if (slot != kNone) visit(slot, writes(step, i));
     }
   }
   for (const auto& gave : step.gave) {
@@ -93,6 +104,11 @@ void Recording::find_kinds() {
 
 void Recording::check(const Step& step) const {
   if (step.region.has_value()) refuse(step, "it calls a region that torch.compile compiled");
+  if (tape::is_between_two(step.op->name)) refuse(step, step.op->name + " waits for one other rank");
+  if (step.op->name == kWait) {
+    auto kind = step.given[0].slots.empty() ? StorageInfo::kMade : storage_of(step.given[0].slots[0]).kind;
+    if (kind != StorageInfo::kMade) refuse(step, "it waits for a collective that began before it was called");
+  }
   if (step.op->reshapes) refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
   for (const auto& given : step.given) {
     if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
@@ -109,7 +125,7 @@ void Recording::check(const Step& step) const {
 bool Recording::is_alias(const Step& step) const {
   bool any = false;
   for (size_t i = 0; i < step.given.size(); i++) {
-    if (step.op->written[i] && !step.given[i].slots.empty()) return false;
+    if (writes(step, i) && !step.given[i].slots.empty()) return false;
   }
   for (const auto& gave : step.gave) {
     if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) return false;
@@ -131,10 +147,12 @@ bool Recording::is_alias(const Step& step) const {
 }
 
 bool Recording::is_foldable(const Step& step, const std::vector<bool>& written) const {
-  if (step.op->random || step.op->unset || step.op->silent || step.op->varying || step.gave.empty()) return false;
+  const auto& op = *step.op;
+  if (op.random || op.unset || op.silent || op.varying || step.gave.empty()) return false;
+  if (tape::is_collective(op.name)) return false;
   for (size_t i = 0; i < step.given.size(); i++) {
     const auto& given = step.given[i];
-    if (given.kind >= Given::kStorage || (step.op->written[i] && !given.slots.empty())) return false;
+    if (given.kind >= Given::kStorage || (writes(step, i) && !given.slots.empty())) return false;
     for (uint32_t slot : given.slots) {
       if (slot != kNone && storage_of(slot).kind != StorageInfo::kConstant) return false;
     }
@@ -211,7 +229,7 @@ void Recording::leave_out() {
   boundary_ = SIZE_MAX;
   for (auto& step : all_.steps) {
     if (boundary_ == SIZE_MAX && step.index >= all_.boundary) boundary_ = steps.size();
-    if (step.op->silent || is_alias(step)) continue;
+    if (step.op->silent || step.op->name == kWrap || is_alias(step)) continue;
     if (step.op->unset && !step.gave.empty()) continue;
     if (is_foldable(step, written)) {
       fold(step);
@@ -239,6 +257,7 @@ void Recording::find_lives() {
     info.extent = std::max(info.extent, record.extent);
     info.lowest = std::min(info.lowest, static_cast<size_t>(record.offset) * c10::elementSize(record.dtype));
   }
+  check_inputs();
   if (!has_backward()) return;
   int64_t boundary = static_cast<int64_t>(boundary_);
   for (uint32_t storage = 0; storage < storages_.size(); storage++) {
@@ -246,6 +265,27 @@ void Recording::find_lives() {
     bool ours = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kInput;
     bool before = info.kind == StorageInfo::kInput || info.first < boundary;
     if (ours && before && info.last >= boundary) saved_.push_back(storage);
+  }
+}
+
+// Of the memory of an input only what the input itself sees is there.
+void Recording::check_inputs() const {
+  std::vector<size_t> lowest(storages_.size(), SIZE_MAX), extent(storages_.size(), 0);
+  for (const auto* slots : {&all_.inputs, &all_.gradients}) {
+    for (uint32_t slot : *slots) {
+      if (slot == kNone) continue;
+      const auto& record = all_.slots[slot];
+      lowest[record.storage] =
+          std::min(lowest[record.storage], static_cast<size_t>(record.offset) * c10::elementSize(record.dtype));
+      extent[record.storage] = std::max(extent[record.storage], record.extent);
+    }
+  }
+  for (uint32_t storage = 0; storage < storages_.size(); storage++) {
+    const auto& info = storages_[storage];
+    if (info.kind != StorageInfo::kInput && info.kind != StorageInfo::kGradient) continue;
+    if (info.lowest < lowest[storage] || info.extent > extent[storage]) {
+      throw NotStatic("it looks at memory around an input (as_strided)");
+    }
   }
 }
 
@@ -259,6 +299,10 @@ void Recording::find_guards() {
   std::vector<bool> early(storages_.size(), false), late(storages_.size(), false);
   for (int64_t i = 0; i < static_cast<int64_t>(all_.steps.size()); i++) {
     const auto& step = all_.steps[i];
+    if (i < last_guard_ && tape::is_collective(step.op->name)) {
+      // Found wrong, it would run again here, and not on the other ranks.
+      refuse(step, "Python uses a number that is known after " + step.op->name + ", in which other ranks take part");
+    }
     if (step.op->random && i < static_cast<int64_t>(boundary_)) draws_ = true;
     if (step.op->random && i < last_guard_) draws_before_guard_ = true;
     each_slot(step, [&](uint32_t slot, bool writes) {

@@ -123,13 +123,15 @@ void Route::release_gradients(const Graph* graph) {
   }
 }
 
-Route::Branches& Route::branches() {
-  const auto& pool = Pool::of_this_thread();
+Route::Branches& Route::branches_on(const std::shared_ptr<Pool>& pool) {
+  std::lock_guard lock(mutex_);
   for (auto& branches : branches_) {
-    if (branches.pool == pool) return branches;
+    if (branches->pool == pool) return *branches;
   }
-  branches_.push_back({.pool = pool});
-  return branches_.back();
+  std::erase_if(branches_, [](const auto& one) { return one->pool->is_left(); });
+  branches_.push_back(std::make_unique<Branches>());
+  branches_.back()->pool = pool;
+  return *branches_.back();
 }
 
 // Which inputs a new graph reads where they lie: parameters, outputs of other graphs, and large ones that stay.
@@ -194,7 +196,7 @@ std::shared_ptr<Graph> Route::choose(Branches& branches, const Tensors& given, b
   if (recording_->has_backward()) return nullptr;
   copies = true;
   if (branches.copying == nullptr) {
-    branches.copying = std::make_shared<Graph>(recording_, Part::kForward, std::make_shared<Pool>(),
+    branches.copying = std::make_shared<Graph>(recording_, Part::kForward, Pool::scratch_of_this_thread(),
                                                std::vector<Obstacle>(), nullptr, false, options_.exact);
   }
   return branches.copying;
@@ -213,19 +215,19 @@ void Route::copy_in(Graph& graph, const Tensors& given) const {
   }
 }
 
-void Route::keep_for_guard() {
-  kept_.clear();
+void Route::keep_for_guard(Branches& here) const {
+  here.kept.clear();
   if (!recording_->has_guards()) return;
-  for (uint32_t slot : recording_->written_before_guard()) kept_.push_back(bytes_of(recording_->tensor(slot)));
-  if (recording_->draws_before_guard()) drawn_ = generator().get_state();
+  for (uint32_t slot : recording_->written_before_guard()) here.kept.push_back(bytes_of(recording_->tensor(slot)));
+  if (recording_->draws_before_guard()) here.drawn = generator().get_state();
 }
 
-void Route::undo() {
-  for (size_t i = 0; i < kept_.size(); i++) {
+void Route::undo(Branches& here) const {
+  for (size_t i = 0; i < here.kept.size(); i++) {
     const auto& storage = recording_->tensor(recording_->written_before_guard()[i]).storage();
-    memcpy(storage.mutable_data(), kept_[i].const_data_ptr(), storage.nbytes());
+    memcpy(storage.mutable_data(), here.kept[i].const_data_ptr(), storage.nbytes());
   }
-  if (recording_->draws_before_guard()) generator().set_state(drawn_);
+  if (recording_->draws_before_guard()) generator().set_state(here.drawn);
 }
 
 // Tensors of one storage share it here as well.
@@ -321,12 +323,15 @@ void Route::finish(Graph& graph, const Tensors& given, bool copies, std::vector<
   }
 }
 
-// A step begins anew with the recording that the last one began with.
+// A recording that ran in this step already begins another one.
 void Route::visit(Graph& graph) {
   auto& pool = graph.pool();
-  if (graph.part() == Part::kForward && (pool.first == this || pool.first == nullptr)) {
-    pool.position = 0;
-    pool.first = this;
+  if (graph.part() == Part::kForward) {
+    if (std::find(pool.path.begin(), pool.path.end(), this) != pool.path.end()) {
+      pool.position = 0;
+      pool.path.clear();
+    }
+    pool.path.push_back(this);
   }
   for (auto& [parent, count] : graph.parents) {
     if (parent != pool.position) continue;
@@ -338,7 +343,7 @@ void Route::visit(Graph& graph) {
   pool.position = graph.id;
 }
 
-Outcome Route::run(const Tensors& given, Tensors& results) {
+Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   if (!is_in_place(given)) return Outcome::kMoved;
   if (shares_memory(given)) return Outcome::kAliased;
   for (const auto& binding : recording_->recorded().bindings) {
@@ -348,29 +353,33 @@ Outcome Route::run(const Tensors& given, Tensors& results) {
     }
   }
   bool copies = false;
-  failure_.clear();
-  auto& here = branches();
+  const auto& pool = Pool::of_this_thread();
+  std::lock_guard running(pool->running);
+  auto& here = branches_on(pool);
   auto graph = choose(here, given, copies);
   if (graph == nullptr) return Outcome::kHeld;
-  last_ = graph.get();
-  last_forward_ = graph;
+  report.graph = graph;
   here.last.resize(given.size());
   for (size_t i = 0; i < given.size(); i++) here.last[i] = given[i].has_storage() ? given[i].const_data_ptr() : nullptr;
   {
     Below below;
-    keep_for_guard();
+    keep_for_guard(here);
     copy_in(*graph, given);
     try {
       graph->run();
     } catch (const GuardFailure& failure) {
-      failure_ = "was " + failure.recorded + " and is " + failure.now;
-      failed_op_ = failure.op;
+      report.failure = "was " + failure.recorded + " and is " + failure.now;
+      report.op = failure.op;
     } catch (const ShapeChange& change) {
-      failure_ = change.what();
-      failed_op_ = graph->failed_op();
+      report.failure = change.what();
+      report.op = graph->failed_op();
+    } catch (...) {
+      report.op = graph->failed_op();
+      graph->pool().stop_passing();
+      throw;
     }
-    if (!failure_.empty()) {
-      undo();
+    if (!report.failure.empty()) {
+      undo(here);
       release_gradients(nullptr);
       return Outcome::kGuard;
     }
@@ -396,9 +405,11 @@ std::vector<Lease*> Route::lease_saved(Graph& graph) {
 void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
                          Tensors& results) {
   auto& pool = forward.pool();
+  std::lock_guard running(pool.running);
+  auto& here = branches_on(pool.shared_from_this());
   for (Lease* lease : saved) lease->passing = !keeps;
   std::shared_ptr<Graph> graph;
-  for (const auto& branch : backward_) {
+  for (const auto& branch : here.backward) {
     if (branch.forward != &forward || branch.keeps != keeps) continue;
     if (pool.first_in(branch.graph->writes()) != nullptr) continue;
     graph = branch.graph;
@@ -409,10 +420,9 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
     for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
     graph = std::make_shared<Graph>(recording_, Part::kBackward, pool.shared_from_this(), obstacles, &forward, keeps,
                                     options_.exact);
-    backward_.push_back({&forward, keeps, graph});
+    here.backward.push_back({&forward, keeps, graph});
   }
   copy_in(*graph, gradients);
-  last_ = graph.get();
   graph->run();
   visit(*graph);
   std::vector<c10::Storage> known;
@@ -424,19 +434,26 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
 
 std::vector<std::shared_ptr<Graph>> Route::graphs() const {
   std::vector<std::shared_ptr<Graph>> all;
+  std::lock_guard lock(mutex_);
   for (const auto& branches : branches_) {
-    all.insert(all.end(), branches.forward.begin(), branches.forward.end());
-    if (branches.copying != nullptr) all.push_back(branches.copying);
+    all.insert(all.end(), branches->forward.begin(), branches->forward.end());
+    if (branches->copying != nullptr) all.push_back(branches->copying);
+    for (const auto& branch : branches->backward) all.push_back(branch.graph);
   }
-  for (const auto& branch : backward_) all.push_back(branch.graph);
   return all;
 }
 
-std::vector<double> Route::timed_run(const Tensors& given) {
-  Graph graph(recording_, Part::kForward, std::make_shared<Pool>(), {}, nullptr, false, options_.exact);
+std::vector<Route::Timed> Route::timed_run(const Tensors& given) {
+  if (timed_ == nullptr) {
+    timed_ = std::make_shared<Graph>(recording_, Part::kForward, std::make_shared<Pool>(), std::vector<Obstacle>(),
+                                     nullptr, false, options_.exact);
+  }
   Below below;
-  copy_in(graph, given);
-  return graph.timed_run();
+  copy_in(*timed_, given);
+  auto times = timed_->timed_run();
+  std::vector<Timed> all;
+  for (size_t i = 0; i < times.size(); i++) all.push_back({timed_->op_of(i), timed_->kernel(i).layer(), times[i]});
+  return all;
 }
 
 }  // namespace torchreel::graphs

@@ -32,30 +32,38 @@ enum class Outcome {
   kHeld,     // the caller holds an output that would be overwritten
 };
 
+// Of one run.
+struct Report {
+  std::shared_ptr<Graph> graph;
+  std::string failure;  // of a guard
+  uint32_t op = 0;      // that it stopped at
+};
+
 class Route : public std::enable_shared_from_this<Route> {
  public:
   Route(std::shared_ptr<const Recording> recording, RouteOptions options);
 
   // Runs the forward in the calling thread, on inputs that fit. Gives a tensor for each output. May throw what ops
   // throw. The GIL may be held or not; it is not touched.
-  Outcome run(const Tensors& given, Tensors& results);
+  Outcome run(const Tensors& given, Tensors& results, Report& report);
   // Below autograd. `gradients` as for the recorded backward, all defined. `keeps`: there will be another one.
   void run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
                     Tensors& results);
 
   const Recording& recording() const { return *recording_; }
   const RouteOptions& options() const { return options_; }
-  Graph* last_graph() const { return last_; }
-  std::shared_ptr<Graph> last_forward() const { return last_forward_; }
   // Leases on what the last forward left for its backward: the caller ends them.
   std::vector<Lease*> lease_saved(Graph& graph);
   std::vector<std::shared_ptr<Graph>> graphs() const;
-  std::string text_of_failure() const { return failure_; }
-  uint32_t failed_op() const { return failed_op_; }
   // For people: one run on these inputs, with the nanoseconds of each kernel.
-  std::vector<double> timed_run(const Tensors& given);
+  struct Timed {
+    uint32_t op;
+    const char* layer;
+    double nanoseconds;
+  };
+  std::vector<Timed> timed_run(const Tensors& given);
 
-  uint64_t hits = 0;
+  std::atomic<uint64_t> hits{0};
   std::string name;  // of the function
 
  private:
@@ -66,28 +74,30 @@ class Route : public std::enable_shared_from_this<Route> {
     int64_t numel;
     bool requires_grad;
   };
-  struct Branches {
-    std::shared_ptr<Pool> pool;
-    std::vector<std::shared_ptr<Graph>> forward;
-    std::vector<const void*> last;   // where the inputs of the last call lay
-    std::shared_ptr<Graph> copying;  // on a pool of its own, whose outputs are copied
-  };
   struct BackwardBranch {
     const Graph* forward;
     bool keeps;
     std::shared_ptr<Graph> graph;
   };
+  struct Branches {  // of one thread; guarded by Pool::running
+    std::shared_ptr<Pool> pool;
+    std::vector<std::shared_ptr<Graph>> forward;
+    std::vector<const void*> last;   // where the inputs of the last call lay
+    std::shared_ptr<Graph> copying;  // on a pool of its own, whose outputs are copied
+    std::vector<BackwardBranch> backward;
+    std::vector<at::Tensor> kept;  // bytes of what is written before the last guard
+    at::Tensor drawn;              // state of the generator
+  };
 
   bool is_in_place(const Tensors& given) const;
   bool shares_memory(const Tensors& given) const;
   void release_gradients(const Graph* graph);
-  Branches& branches();
+  Branches& branches_on(const std::shared_ptr<Pool>& pool);
   std::vector<char*> to_bind(Branches& branches, const Tensors& given) const;
   std::shared_ptr<Graph> choose(Branches& branches, const Tensors& given, bool& copies);
   void copy_in(Graph& graph, const Tensors& given) const;
-  void keep_for_guard();
-  void undo();
-  void hand_out(Graph& graph, const Tensors& given, bool copies, Tensors& results);
+  void keep_for_guard(Branches& here) const;
+  void undo(Branches& here) const;
   c10::Storage storage_for(Graph& graph, uint32_t storage, bool copies, std::vector<c10::Storage>& known);
   at::Tensor output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, std::vector<c10::Storage>& known);
   void visit(Graph& graph);
@@ -95,16 +105,11 @@ class Route : public std::enable_shared_from_this<Route> {
 
   std::shared_ptr<const Recording> recording_;
   RouteOptions options_;
+  mutable std::mutex mutex_;  // of branches_
   std::vector<External> externals_;
   std::vector<const c10::StorageImpl*> written_;  // storages of others that the function writes
-  std::vector<Branches> branches_;                // by thread
-  std::vector<BackwardBranch> backward_;
-  std::vector<at::Tensor> kept_;  // bytes of what is written before the last guard
-  at::Tensor drawn_;              // state of the generator
-  Graph* last_ = nullptr;
-  std::shared_ptr<Graph> last_forward_;
-  std::string failure_;
-  uint32_t failed_op_ = 0;
+  std::vector<std::unique_ptr<Branches>> branches_;
+  std::shared_ptr<Graph> timed_;  // on a pool of its own
 };
 
 }  // namespace torchreel::graphs

@@ -104,6 +104,17 @@ void reads(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 
 }  // namespace
 
+bool is_recorded_whole(const c10::OperatorHandle& op) {
+  auto name = c10::toString(op.operator_name());
+  for (const char* known : kWhole) {
+    if (name == std::string("aten::") + known) return true;
+  }
+  for (const auto& known : kReads) {
+    if (name == std::string("aten::") + known.op) return true;
+  }
+  return false;
+}
+
 void register_composites() {
   static torch::Library* library = nullptr;
   if (library != nullptr) return;

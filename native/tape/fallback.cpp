@@ -30,6 +30,8 @@ void record(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::
     if (op.arguments > 0) note_range(op, *stack);
     return handle.redispatchBoxed(below(keys), stack);
   }
+  // Below autograd, which takes such ops apart elsewhere: in inference mode this is the first to see them.
+  if (op.parts && !is_recorded_whole(handle)) return handle.redispatchBoxed(below(keys), stack);
   Call call(op);
   for (size_t i = stack->size() - op.arguments; i < stack->size(); i++) call.argument((*stack)[i]);
   {

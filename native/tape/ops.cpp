@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "collectives.h"
+
 namespace torchreel::tape {
 
 namespace {
@@ -63,7 +65,9 @@ OpInfo::OpInfo(c10::OperatorHandle op)
   shallow = view || blank || reshapes || base.ends_with("_like") || base.starts_with("aten::new_");
   silent = base.starts_with("profiler::");
   bool aten = base.starts_with("aten::");
-  varying = !aten || handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
+  varying = (!aten && !is_collective(base)) || handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
+  parts = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+          !handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   factory = true;
   for (const auto& argument : schema.arguments()) {
     written.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
@@ -71,6 +75,7 @@ OpInfo::OpInfo(c10::OperatorHandle op)
     if (argument.type()->kind() == c10::TypeKind::GeneratorType) random = true;
     if (argument.type()->str() == "Generator?") random = true;
   }
+  if (writes_first(base)) written[0] = true;
 }
 
 const OpInfo& info_of(const c10::OperatorHandle& op) {

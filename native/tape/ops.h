@@ -26,6 +26,7 @@ struct OpInfo {
   bool silent = false;        // of no consequence for tensors: ranges of the profiler
   bool varying = false;       // sizes of its results depend on more than sizes
   bool factory = false;       // has no tensor among its arguments
+  bool parts = false;         // torch itself runs it as a number of others
   std::vector<bool> written;  // for each argument
 };
 

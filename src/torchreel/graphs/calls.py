@@ -9,9 +9,10 @@ import torch
 from torchreel import _graphs
 from torchreel.graphs.derivatives import Pattern
 from torchreel.graphs.recording import Recording, fitter
+from torchreel.graphs.watch import Watch
 from torchreel.tape.structure import Structure
 
-_PATIENCE = 3  # calls that wait for a backward before a recording does without having seen one
+_SENTENCES = 32  # that are kept for people
 _OFTEN = 8  # changes or failed guards, with hardly a replay between them, before the kind is given up
 
 
@@ -25,16 +26,19 @@ class CallKind:
         self.signature.forget_example()
         self.text = str(self.signature)
         self.reason = ""  # why calls of this kind run eagerly, for good
-        self.history: list[str] = []  # why recordings were made anew, in sentences
+        self.history: dict[str, int] = {}  # why recordings were made anew, in sentences, and how often
         self.pattern: Pattern | None = None
         self.after: Any = None  # the watch of the recording before
+        self.before: Watch | None = None  # made at the warm-up, to see what the function itself changes
         self._calls = 0
         self._refusals = 0
         self._changes = 0
         self._guards = 0
         self._patterns = 0
-        self._waits = False  # for a backward
-        self.recordings = 0
+        self.numbers: set[int] = set()  # of its recordings
+        self.last: Recording | None = None
+        self.skip_once = False
+        self.failing = ""  # what a replay failed at, where eager perhaps does not
 
     def is_of(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return bool(self.modes == modes) and bool(self.signature.matches(args, kwargs))
@@ -42,14 +46,14 @@ class CallKind:
     def is_alike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return bool(self.signature.is_alike(args, kwargs))
 
-    def is_of_way(self, recording: Recording) -> bool:
-        return recording.signature == self.text
+    def tell(self, why: str) -> None:
+        """Note something for people."""
+        if why in self.history or len(self.history) < _SENTENCES:
+            self.history[why] = self.history.get(why, 0) + 1
 
     def is_warm(self, wanted: int) -> bool:
         self._calls += 1
-        if self._calls <= wanted:
-            return False
-        return not self._waits or self.pattern is not None or self._calls > wanted + _PATIENCE
+        return self._calls > wanted
 
     def learn(self, result: Any) -> None:
         """See how gradients come to the outputs, if any do, to record the same backward."""
@@ -58,7 +62,6 @@ class CallKind:
         outputs = [tensor for tensor in Structure(result).tensors if tensor.requires_grad]
         if not outputs or any(tensor.grad_fn is None for tensor in outputs):
             return
-        self._waits = True
         found: list[Any] = [None] * len(outputs)
 
         def seen(place: int, gradient: torch.Tensor) -> None:
@@ -71,28 +74,28 @@ class CallKind:
     def learn_gradients(self, gradients: list[torch.Tensor | None], create_graph: bool) -> bool:
         """A backward came that is not the recorded one; gives whether it shall be recorded."""
         if create_graph:
-            self.history.append("A backward was asked for that can be differentiated again: it ran eagerly.")
+            self.tell("A backward was asked for that can be differentiated again: it ran eagerly.")
             return False
         pattern = tuple(None if one is None else (tuple(one.shape), one.stride()) for one in gradients)
         if pattern == self.pattern or None in pattern or self._patterns >= _OFTEN:
             return False
         self._patterns += 1
         self.pattern = pattern
-        self.history.append("Gradients came with other strides than recorded: it is recorded anew.")
+        self.tell("Gradients came with other strides than recorded: it is recorded anew.")
         return True
 
     def changed(self, why: str) -> None:
-        self.history.append(why)
+        self.tell(why)
         self._changes += 1
         if self._changes > 8 * _OFTEN:
             self.give_up(f"It was recorded {self._changes} times, each time because something changed. {why}")
 
     def guarded(self, what: str, hits: int) -> None:
-        self.history.append(f"Python used a number that is another one now: {what}.")
+        self.tell(f"Python used a number that is another one now: {what}.")
         self._guards += 1
         if self._guards > _OFTEN and hits < self._guards:
             self.give_up(
-                f"Python uses a number that is another one at each call: {what}. Return the tensor instead of its number, "
+                f"Python uses a number that is another one at each call: {what}. Return the tensor instead, "
                 "or keep the part that branches on it outside."
             )
 
@@ -100,10 +103,16 @@ class CallKind:
         self._refusals += 1
         if self._refusals >= tries:
             self.give_up(why)
-        self.history.append(why)
+        self.tell(why)
 
-    def recorded(self) -> None:
-        self.recordings += 1
+    def recorded(self, recording: Recording) -> None:
+        self.numbers.add(recording.number)
+        self.last = recording
+
+    def is_skipped(self) -> bool:
+        """Whether this one call runs eagerly."""
+        skipped, self.skip_once = self.skip_once, False
+        return skipped
 
     def give_up(self, why: str) -> None:
         self.reason = why

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchreel.graphs.refusal import RefusedError
 from torchreel.program.model import Program, Ref
 from torchreel.tape.quiet import quietly
 from torchreel.tape.session import Session
@@ -35,7 +36,7 @@ class Derivatives:
         self.owner_slots = slots[gradients : gradients + owners]
         rest = iter(slots[gradients + owners :])
         self.derivative_slots = [-1 if each is None else next(rest) for each in self._derivatives]
-        self._gradients, self._owners, self._derivatives = [], [], []
+        self._owners, self._derivatives = [], []  # gradients stay, so that they do not look like the function's own
 
     def attach(self, way: Any, program: Program, tensors: dict[int, torch.Tensor], again: Callable[..., Any]) -> None:
         reads = {
@@ -45,6 +46,7 @@ class Derivatives:
             for value in _refs(op.args)
             if value.slot in tensors and program.slots[value.slot].role in ("parameter", "buffer", "captured")
         }
+        self._gradients = []
         way.differentiate(self.outputs, self.owner_slots, sorted(reads - set(self.gradient_slots)), again)
 
 
@@ -60,10 +62,15 @@ def differentiate(
     session: Session, inputs: list[torch.Tensor], results: list[torch.Tensor], pattern: Pattern | None
 ) -> Derivatives | None:
     """Run the backward of the results under the capture that is on, for its ops. Nothing if there is none to run."""
-    outputs = [place for place, tensor in enumerate(results) if tensor.requires_grad]
-    if not outputs or session.steps or session.capture.gradients():
+    if session.steps or session.capture.gradients():
         return None  # the function runs its own backward
     owners = _owners(session, inputs)
+    known = {id(tensor) for tensor in owners}
+    # One that came from outside has its history already.
+    outputs = [place for place, one in enumerate(results) if one.requires_grad and id(one) not in known]
+    if not outputs:
+        return None
+    _check(session, inputs, [results[place] for place in outputs])
     wanted = [results[place] for place in outputs]
     with quietly():
         gradients = [_gradient(tensor, _layout(pattern, place)) for place, tensor in enumerate(wanted)]
@@ -72,6 +79,20 @@ def differentiate(
     with quietly():
         torch.set_rng_state(drawn)
     return Derivatives(outputs, gradients, owners, list(found))
+
+
+def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+    given = {_storage(tensor) for tensor in inputs}
+    given |= {_storage(tensor) for _, tensor, _ in session.capture.externals()}
+    for output in outputs:
+        if output.grad_fn is None:
+            raise RefusedError("returns a tensor that requires a gradient and has none to hand on")
+        if _storage(output) in given:
+            raise RefusedError("returns a view of an input or a parameter that requires a gradient")
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else id(tensor)
 
 
 def _owners(session: Session, inputs: list[torch.Tensor]) -> list[torch.Tensor]:

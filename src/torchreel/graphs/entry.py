@@ -11,17 +11,21 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
-from torchreel.errors import HeldOutputError, OptionError
+from torchreel.errors import GraphError, HeldOutputError, OptionError
 from torchreel.graphs.calls import CallKind
+from torchreel.graphs.costs import Cost, costs_of
 from torchreel.graphs.options import GraphOptions, Held, Mutation
-from torchreel.graphs.recording import Recording, RefusedError, Take
+from torchreel.graphs.recording import Recording, Take
+from torchreel.graphs.refusal import RefusedError
+from torchreel.graphs.watch import Watch
+from torchreel.graphs.watch_calls import functions_run
 
 _MANY_SHAPES = 8  # recordings of one function that deserve a word
 _TRIES = 3  # recordings of one kind of call before it is left alone
 _GUARDS = 8  # recordings of one kind of call that differ in numbers that Python used
 
 
-class Graphed(_graphs.Entry):  # type: ignore[misc]
+class Graphed(_graphs.Entry):
     """What `torchreel.graphed` returns: called like the function itself, and with its attributes.
 
     `fixed` is for a function that somebody else guards, such as a graph of torch.compile: what Python reads is not
@@ -35,7 +39,7 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         self._ways.verify = options.verify
         super().__init__(self._ways, self._miss)
         if not isinstance(function, torch.nn.Module):
-            functools.update_wrapper(self, function)
+            functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._options = options
         self._fixed = fixed
@@ -45,12 +49,11 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         self._dropped_hits = 0
         self._warned: set[str] = set()
         self.remarks: dict[str, int] = {}  # why calls were not tried at all, and how often
-        _all.add(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and name not in ("__name__", "__qualname__", "__module__", "_modules"):
             raise AttributeError(name)
-        return getattr(self.__dict__["__wrapped__"], name)
+        return getattr(object.__getattribute__(self, "__wrapped__"), name)
 
     def __repr__(self) -> str:
         return f"<graphed {self._name}: {len(self._recordings)} recordings>"
@@ -77,10 +80,20 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         if number:
             self._note(kind, why, number, detail, op)
         if kind.reason:
+            self._drop_all(kind)
             return self._run(args, kwargs)
-        if not kind.is_warm(self._options.warm_up):
+        if kind.is_skipped():
+            return self._run(args, kwargs)
+        if kind.failing:
             result = self._run(args, kwargs)
+            kind.give_up(kind.failing)
+            return result
+        if not kind.is_warm(self._options.warm_up):
+            with functions_run() as calls:
+                result = self._run(args, kwargs)
             kind.learn(result)
+            if self._fixed is None:
+                kind.before = Watch(self.__wrapped__, functions=calls)
             return result
         return self._record(kind, args, kwargs)
 
@@ -107,9 +120,8 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         self._warn(
             "shapes",
             f"{self._name} has been called in {len(self._kinds)} ways (shapes, values that are no tensors, modes), and "
-            f"each needs a recording; there are at most {self._options.limit}, and calls beyond run eagerly. Pad inputs "
-            "to few shapes (pad_to=), or record only the first (skip_dynamic=True). torchreel.graphs.status() lists "
-            "them.",
+            f"each needs a recording; there are at most {self._options.limit}, and calls beyond run eagerly. Pad to "
+            "few shapes (pad_to=), or record only the first (skip_dynamic=True). torchreel.graphs.status() lists them.",
         )
 
     def _warn(self, about: str, text: str) -> None:
@@ -123,7 +135,11 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         if recording is None:
             return
         if why == "held":
-            raise self._held_error(recording)
+            if self._options.held == "error":
+                raise self._held_error(recording)
+            kind.tell("More calls wait for their backward than there are graphs: such a call ran eagerly.")
+            kind.skip_once = True
+            return
         if why in ("watch", "moved"):
             watch = recording.watch
             change = "A tensor that it uses has been given other memory."
@@ -138,6 +154,9 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
             line = recording.line(op)
             where = f"{recording.op_name(op)}{f' ({line})' if line else ''}"
             kind.guarded(f"{where} {detail}", recording.way.route.hits)
+        elif why == "failed":
+            line = recording.line(op)
+            kind.failing = f"{recording.op_name(op)}{f' ({line})' if line else ''} fails on fixed memory."
         elif why == "aliased":
             kind.give_up("An input shares memory with a tensor that the function writes.")
 
@@ -145,29 +164,47 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         if _graphs_busy():
             return self._run(args, kwargs)
         take = Take(self.__wrapped__, args, kwargs)
+        if kind.before is not None:
+            kind.before.rebase()
         result = take.run(args, kwargs, kind.pattern)
+        if kind.before is not None:
+            counted = kind.before.numbers_changed()
+            if counted:
+                kind.give_up(
+                    f"{self._name} changes what it reads in Python, and a replay would not: {counted[0]} Keep it in a "
+                    "tensor that is changed in place, or outside."
+                )
+                return result
+            kind.before = None
         try:
-            recording = take.recording(self._options, functools.partial(self._again, kind), kind.after, self._fixed)
+            again = functools.partial(_again, weakref.ref(self), kind)
+            recording = take.recording(self._options, again, kind.after, self._fixed)
         except RefusedError as refusal:
             kind.refused(f"{self._name} {refusal}", _TRIES)
             return result
-        kind.recorded()
+        kind.recorded(recording)
         self._recordings[recording.number] = recording
         self._ways.add(recording.way)
         return result
+
+    def _drop_all(self, kind: CallKind) -> None:
+        for number in kind.numbers & self._recordings.keys():
+            self._drop(self._recordings[number])
 
     def _drop(self, recording: Recording) -> None:
         self._ways.drop(recording.number)
         self._dropped_hits += recording.way.route.hits
         del self._recordings[recording.number]
 
-    def _again(
-        self, kind: CallKind, call: tuple[tuple[Any, ...], dict[str, Any]], gradients: list[Any], create_graph: bool
+    def another_backward(
+        self, kind: CallKind, call: tuple[Any, ...], gradients: list[Any], create_graph: bool
     ) -> list[torch.Tensor | None]:
+        """Of an earlier call: one that is not the recorded one."""
         from torchreel.graphs.recompute import derivatives_of
 
-        recording = next(one for one in self._recordings.values() if kind.is_of_way(one) and one.derivatives)
-        if kind.learn_gradients(gradients, create_graph):
+        recording = kind.last
+        assert recording is not None
+        if kind.learn_gradients(gradients, create_graph) and recording.number in self._recordings:
             self._drop(recording)
         return derivatives_of(self.__wrapped__, recording, call, gradients, create_graph)
 
@@ -186,9 +223,13 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         modes = _graphs.Modes.now()
         for kind in self._kinds:
             if kind.is_of(modes, args, kwargs):
-                found = [one for one in self._recordings.values() if kind.is_of_way(one)]
+                found = [one for one in self._recordings.values() if one.number in kind.numbers]
                 return found[-1] if found else None
         return None
+
+    def costs(self, *args: Any, **kwargs: Any) -> list[Cost]:
+        """Where the time of such a call goes, op by op."""
+        return costs_of(self.recording_for(args, kwargs), args, kwargs)
 
     def recordings(self) -> list[Recording]:
         return list(self._recordings.values())
@@ -197,7 +238,7 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         return list(self._kinds)
 
     def replays(self) -> int:
-        return self._dropped_hits + sum(one.way.route.hits for one in self._recordings.values())
+        return self._dropped_hits + sum(int(one.way.route.hits) for one in self._recordings.values())
 
     def eager_calls(self) -> int:
         return self._eager
@@ -218,7 +259,14 @@ class Graphed(_graphs.Entry):  # type: ignore[misc]
         )
 
 
-_all: weakref.WeakSet[Graphed] = weakref.WeakSet()
+def _again(graphed: weakref.ref[Graphed], kind: CallKind, *rest: Any) -> list[torch.Tensor | None]:
+    alive = graphed()
+    if alive is None:
+        raise GraphError(
+            "The graphed function of this backward is gone, and the backward is not the recorded one: keep the "
+            "function until its backwards are done."
+        )
+    return alive.another_backward(kind, *rest)
 
 
 def _graphs_busy() -> bool:

@@ -13,6 +13,7 @@ from torchreel import _graphs
 from torchreel.errors import TapeError
 from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate
 from torchreel.graphs.options import GraphOptions
+from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.watch import Watch
 from torchreel.graphs.watch_calls import functions_run
 from torchreel.program.model import Program, Ref, Tree
@@ -25,10 +26,6 @@ from torchreel.tape.structure import Place, Structure
 from torchreel.tape.trace import described
 
 _numbers = itertools.count(1)
-
-
-class RefusedError(Exception):
-    """Why a call has no graph: the end of a sentence that begins with the function's name."""
 
 
 @dataclass
@@ -80,9 +77,12 @@ class Take:
                 result = self._function(*args, **kwargs)
             self._results = Structure(result)
             self._boundary = session.capture.op_count
-            self.derivatives = None
+            self.derivatives, self.refusal = None, ""
             if self.modes.grad:
-                self.derivatives = differentiate(session, self._inputs, self._results.tensors, pattern)
+                try:
+                    self.derivatives = differentiate(session, self._inputs, self._results.tensors, pattern)
+                except RefusedError as refusal:
+                    self.refusal = str(refusal)
         except BaseException:
             session.end([])
             raise
@@ -103,6 +103,8 @@ class Take:
         self, options: GraphOptions, again: Callable[..., Any], after: Watch | None, fixed: Sequence[bool] | None
     ) -> Recording:
         """Raises RefusedError. `fixed`: see Graphed."""
+        if self.refusal:
+            raise RefusedError(self.refusal)
         try:
             parts = self._captured.parts()
         except TapeError as error:
@@ -114,7 +116,13 @@ class Take:
         program = parts.program
         if any(slot < 0 for slot in self._slots):
             raise RefusedError("returns a tensor that no op made")
+        if parts.left:
+            raise RefusedError(f"leaves a new tensor in {parts.left[0]}, which a replay would not: return it instead")
+        if parts.stale:
+            raise RefusedError(f"reads a tensor that nobody has after the call ({parts.stale[0]})")
         native = self._native(parts)
+        if self.modes.grad and any(self._inputs[place].requires_grad for place in native.written_inputs):
+            raise RefusedError("writes to an input that requires a gradient")
         if options.mutation == "skip" and native.written_inputs:
             names = ", ".join(program.inputs[place].name for place in native.written_inputs)
             raise RefusedError(f"writes to its inputs ({names}), and mutation='skip' was asked for")
@@ -131,7 +139,9 @@ class Take:
         shape, rebuild = self._results.shape, None
         if not _is_simple(shape):
             shape, rebuild = None, self._results.rebuild
-        way = _graphs.Way(self.signature, self.modes, route, watch and watch.native, shape, Place, rebuild, number)
+        way = _graphs.Way(
+            self.signature, self.modes, route, None if watch is None else watch.native, shape, Place, rebuild, number
+        )
         if self.derivatives is not None:
             self.derivatives.attach(way, program, parts.tensors, again)
         self.signature.forget_example()
@@ -141,7 +151,7 @@ class Take:
         program = parts.program
         inputs = [each.slot for each in program.inputs]
         gradients = [] if self.derivatives is None else self.derivatives.gradient_slots
-        apart = {*inputs, *gradients}
+        apart = {*inputs, *gradients} - parts.also  # what the function has by itself stays in its place
         try:
             return _graphs.Recording(
                 slots=program.slots,
@@ -204,6 +214,6 @@ def _refs(tree: Tree) -> Iterator[int]:
 
 def _over(function: str) -> str:
     return (
-        f"This tensor is an output of {function} of an earlier step, which torchreel.mark_step_begin() has ended, and its "
-        "memory is used again: keep a copy with clone() before the step ends, or graph the function with held='copy'."
+        f"This tensor is an output of {function} of a step that torchreel.mark_step_begin() has ended, and its memory "
+        "is used again: keep a copy with clone() before the step ends, or graph the function with held='copy'."
     )

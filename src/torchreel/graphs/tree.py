@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class Status:
     nodes: list[Node]
     shapes: list[str]  # the kinds of calls that were seen
     skips: list[Skip]
-    history: list[str]  # why recordings were made anew
+    history: dict[str, int]  # why recordings were made anew or calls ran eagerly, and how often
     watched: list[str]
     unwatched: list[str]
     replays: int
@@ -67,7 +67,7 @@ class Status:
             yield f"  eager: ({skip.call}): {skip.reason}"
         if self.history:
             yield "  recorded anew, or left to eager, because:"
-            yield from (f"    {why}" for why in _counted(self.history))
+            yield from (f"    {why}{f' ({count} times)' if count > 1 else ''}" for why, count in self.history.items())
         if self.shapes:
             yield f"  kinds of calls seen: {len(self.shapes)}"
             yield from (f"    ({shape})" for shape in self.shapes)
@@ -134,7 +134,7 @@ def _status(name: str, parts: list[Graphed]) -> Status:
         nodes=nodes,
         shapes=[kind.text for kind in kinds],
         skips=[Skip(kind.text, kind.reason) for kind in kinds if kind.reason],
-        history=[why for kind in kinds for why in kind.history],
+        history=_joined([*(kind.history for kind in kinds), *(part.remarks for part in parts)]),
         watched=sorted({name for one in recordings if one.watch for name in one.watch.watched()}),
         unwatched=sorted({name for one in recordings if one.watch for name in one.watch.unwatched()}),
         replays=sum(part.replays() for part in parts),
@@ -144,11 +144,12 @@ def _status(name: str, parts: list[Graphed]) -> Status:
     )
 
 
-def _counted(lines: list[str]) -> list[str]:
+def _joined(histories: Iterable[dict[str, int]]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for line in lines:
-        counts[line] = counts.get(line, 0) + 1
-    return [f"{line} ({count} times)" if count > 1 else line for line, count in counts.items()]
+    for history in histories:
+        for why, count in history.items():
+            counts[why] = counts.get(why, 0) + count
+    return counts
 
 
 def _listed(names: list[str], most: int = 8) -> str:

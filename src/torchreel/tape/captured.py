@@ -59,6 +59,9 @@ class Parts:
     results: Structure | None = None
     refusal: str = ""  # why it can be looked at, but not replayed in place of a call
     assumptions: Assumptions | None = None
+    stale: list[str] = field(default_factory=list)  # names of what it read and nobody has any more
+    left: list[str] = field(default_factory=list)  # where it left tensors of its own, other than gradients
+    also: set[int] = field(default_factory=set)  # inputs that the function has by another name, too
 
 
 class Captured:
@@ -84,6 +87,7 @@ class Captured:
         self._gradients = self._capture.gradients()
         self._rebound = self._capture.rebound()
         self._left: list[left_behind.Left] = []
+        self._also: set[int] = set()
         self._assumptions = Assumptions(session.steps, self._capture.modules(), session.scheduled)
 
     def parts(self) -> Parts:
@@ -117,13 +121,28 @@ class Captured:
         kept = self._capture.kept()
         self._capture.close()
         regions, given, results = self._session.regions, self._given, self._results
-        return Parts(program, tensors, kept, start, regions, given, results, refusal, self._assumptions)
+        left = [named.name for named, _ in self._left if named.role != "gradient"]
+        return Parts(
+            program,
+            tensors,
+            kept,
+            start,
+            regions,
+            given,
+            results,
+            refusal,
+            self._assumptions,
+            self._stale,
+            left,
+            self._also,
+        )
 
     def _refusal(
         self, program: Program, tensors: dict[int, torch.Tensor], alone: set[int], start: dict[int, torch.Tensor]
     ) -> str:
         """Why there can be no replay, or nothing. `alone` are tensors that no op made and that only the tape has."""
         stale = alone - fresh.announced(program)
+        self._stale = sorted(program.slots[slot].name for slot in stale)
         refusal = left_behind.refusal(program, tensors, self._left, stale)
         constants = {slot for slot in alone if program.slots[slot].role in ("constant", "captured")}
         refusal = refusal or fresh.renew(program, tensors, constants, start)
@@ -189,6 +208,8 @@ class Captured:
             if slot >= 0 and (slot not in tensors or slot in announced):
                 self._left.append((named, slot))
                 continue
+            if slot >= 0 and program.slots[slot].role == "input":
+                self._also.add(slot)
             if slot < 0 or program.slots[slot].name or named.name in used:
                 continue
             record = program.slots[slot]

@@ -31,6 +31,8 @@ _LIST_OR_OPTIONAL = re.compile(r"\?|\[\d*\]")
 
 def boxed_because(function: NativeFunction) -> str:
     """Why a function can be recorded by the boxed fallback only; empty if it need not be."""
+    if function.has_composite_implicit_autograd_kernel:
+        return "torch takes it apart, and the tape has its parts"
     for argument in function.func.schema_order_arguments():
         if _element(argument.type) not in ARGUMENTS:
             return f"{argument.name} is a {argument.type}, which a wrapper cannot put down"
