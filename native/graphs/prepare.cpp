@@ -15,8 +15,22 @@ std::unique_ptr<Kernel> prepare_of(const Preparers& all, const Bound& call) {
   return found == all.end() ? nullptr : found->second(call);
 }
 
+// How many elements a mask picks is not known before it is there.
+bool has_mask(const Bound& call) {
+  if (!call.op->varying) return false;
+  for (const auto& value : call.arguments) {
+    if (!value.isList()) continue;
+    for (const auto& element : value.toListRef()) {
+      if (!element.isTensor() || !element.toTensor().defined()) continue;
+      auto type = element.toTensor().scalar_type();
+      if (type == at::kBool || type == at::kByte) return true;
+    }
+  }
+  return false;
+}
+
 std::unique_ptr<Kernel> prepare_structured_call(const Bound& call) {
-  if (!is_dense_cpu(call.arguments)) return nullptr;
+  if (!is_dense_cpu(call.arguments) || has_mask(call)) return nullptr;
   auto other = forwarded(call);
   return prepare_of(structured_kernels(), other.has_value() ? *other : call);
 }
