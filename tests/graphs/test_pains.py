@@ -13,7 +13,6 @@ from torch.nn import functional
 import torchreel
 from torchreel import graphs
 
-
 _HISTORY = pytest.mark.xfail(reason="the recorded backward goes on through the history of the inputs")
 
 
