@@ -62,6 +62,7 @@ ALLOCATOR = [
 ]
 TAPE = [
     "tape/capture.cpp",
+    "tape/collectives.cpp",
     "tape/composites.cpp",
     "tape/decode.cpp",
     "tape/digest.cpp",

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "../tape/collectives.h"
 #include "below.h"
 
 namespace torchreel::graphs {
@@ -52,7 +53,8 @@ class BoxedKernel final : public Kernel {
         kernel_(direct_kernel(call)),
         given_(call.arguments),
         results_(call.results),
-        grad_(call.grad) {
+        grad_(call.grad),
+        collective_(tape::is_collective(call.op->name)) {
     for (const auto& result : op_.schema().returns()) {
       const auto* alias = result.alias_info();
       written_.push_back(alias != nullptr && alias->isWrite());
@@ -68,6 +70,7 @@ class BoxedKernel final : public Kernel {
     } else {
       op_.callBoxed(&stack_);
     }
+    if (collective_) tape::wait_for(stack_);
     keep();
     stack_.clear();
   }
@@ -109,6 +112,7 @@ class BoxedKernel final : public Kernel {
   std::vector<at::Tensor> results_;
   std::vector<bool> written_;  // for each result of the schema: it is an argument
   bool grad_;
+  bool collective_;
   bool ran_ = false;
 };
 

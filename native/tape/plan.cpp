@@ -7,6 +7,7 @@
 
 #include <sstream>
 
+#include "collectives.h"
 #include "enums.h"
 #include "numbers.h"
 #include "slots.h"
@@ -265,7 +266,11 @@ void Plan::push(const Step& step, const Given& given) {
       c10::List<at::Tensor> list;
       list.reserve(given.slots.size());
       for (uint32_t slot : given.slots) list.push_back(slot == kNone ? at::Tensor() : value(slot));
-      stack_.emplace_back(std::move(list));
+      if (given.nested) {
+        stack_.emplace_back(c10::List<c10::List<at::Tensor>>({list}));
+      } else {
+        stack_.emplace_back(std::move(list));
+      }
       break;
     }
     case Given::kOptionalSlots: {
@@ -388,6 +393,7 @@ void Plan::run(bool digests) {
         }
       }
       call(step);
+      if (is_collective(step.op->name)) wait_for(stack_);
       take(step, stack_.size() - step.gave.size());
     } catch (const GuardFailure&) {
       throw;

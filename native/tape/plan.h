@@ -36,6 +36,7 @@ struct Given {
   Kind kind = kConstant;
   c10::IValue constant;
   std::vector<uint32_t> slots;    // kNone for an undefined one
+  bool nested = false;            // kSlots that are the only list of a list of lists
   std::vector<Formula> formulas;  // a number of a list that is constant is a formula of one step
 };
 

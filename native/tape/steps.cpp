@@ -119,6 +119,7 @@ class Reader {
       for (const auto& each : value) given.slots.push_back(slot_number(each));
       return given;
     }
+    if (kind == c10::TypeKind::ListType) return nested(value, element->expectRef<c10::ListType>().getElementType());
     bool formulas = false;
     for (const auto& each : value) formulas = formulas || kind_of(each) == "Formula";
     if (formulas) {
@@ -134,6 +135,17 @@ class Reader {
       return constant(c10::impl::toTypedList<int64_t>(all));
     }
     return constant(all);
+  }
+
+  Given nested(const py::handle& value, const c10::TypePtr& element) {
+    if (element->kind() != c10::TypeKind::TensorType || py::len(value) != 1) {
+      throw std::runtime_error("An argument is a list of several lists, and none is known that can be replayed.");
+    }
+    Given given{.kind = Given::kSlots, .nested = true};
+    for (const auto& list : value) {
+      for (const auto& each : list) given.slots.push_back(slot_number(each));
+    }
+    return given;
   }
 
   const Kept& kept_;

@@ -1,0 +1,1 @@
+#include "../tape/collectives.cpp"
