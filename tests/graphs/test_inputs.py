@@ -163,6 +163,19 @@ def test_view_of_an_input_in_autograd() -> None:
         assert torch.equal(x.grad, torch.tensor([[6.0], [7.0], [7.0]]).expand(3, 3))
 
 
+def test_input_that_was_made_of_another() -> None:
+    """Each input's gradient is its own: what comes to it by way of the other is autograd's to add."""
+    weight = torch.randn(3, requires_grad=True)
+    function = torchreel.graphed(lambda x, y: (x * y * weight).sin())
+    for _ in range(6):
+        x = torch.randn(3, requires_grad=True)
+        found = []
+        for one in (function, lambda x, y: (x * y * weight).sin()):
+            y = x * weight
+            found.append(torch.autograd.grad(one(x, y).sum(), [x, weight]))
+        assert all(map(torch.equal, *found))
+
+
 def test_a_leaf_made_inside() -> None:
     function = torchreel.graphed(lambda: torch.zeros(3, requires_grad=True))
     for _ in range(4):

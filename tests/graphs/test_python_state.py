@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 import torchreel
 from tests.tape.outcome import bits
@@ -409,6 +411,79 @@ def test_errors_of_the_function_are_its_own() -> None:
 
 def _raises(x: torch.Tensor) -> torch.Tensor:
     raise ValueError("mine")
+
+
+@pytest.mark.xfail(strict=True, reason="a graphed function does not bind to an object")
+def test_a_method() -> None:
+    class Scaled:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @torchreel.graphed
+        def times(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    two, three = Scaled(2.0), Scaled(3.0)
+    for _ in range(5):
+        assert two.times(torch.ones(2)).tolist() == [2, 2] and three.times(torch.ones(2)).tolist() == [3, 3]
+    two.factor = 5.0
+    assert two.times(torch.ones(2)).tolist() == [5, 5]
+
+
+@pytest.mark.xfail(strict=True, reason="a graphed function cannot be copied")
+def test_a_copy() -> None:
+    function = torchreel.graphed(torch.nn.Linear(2, 2))
+    for _ in range(3):
+        function(torch.ones(1, 2))
+    other = copy.deepcopy(function)
+    with torch.no_grad():
+        other.weight.zero_()
+    for _ in range(4):
+        assert torch.equal(other(torch.ones(1, 2))[0], other.bias)
+        assert not torch.equal(function(torch.ones(1, 2))[0], function.bias)
+
+
+@pytest.mark.xfail(strict=True, reason="the generator that is drawn from is the recorded one")
+def test_a_generator_among_the_arguments() -> None:
+    function = torchreel.graphed(lambda x, generator: x + torch.rand(3, generator=generator))
+    for seed in range(6):
+        ours, theirs = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed)
+        assert torch.equal(function(torch.zeros(3), ours), torch.rand(3, generator=theirs))
+
+
+def test_a_process_that_forks() -> None:
+    function = torchreel.graphed(lambda x: x.sin() * 2)
+    for _ in range(4):
+        function(torch.ones(3))
+    child = os.fork()
+    if child == 0:
+        inputs = [torch.full((3,), float(i)) for i in range(10)]
+        os._exit(0 if all(torch.equal(function(x), x.sin() * 2) for x in inputs) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert torch.equal(function(torch.ones(3)), torch.ones(3).sin() * 2)
+
+
+def test_what_others_do_around_a_call() -> None:
+    """Transforms, modes and hooks see the ops, as if there was no graph."""
+    function = torchreel.graphed(lambda x: (x @ x.T).sin().sum())
+    weight = torch.randn(3, requires_grad=True)
+    scaled = torchreel.graphed(lambda x: (x * weight).exp())
+    x = torch.randn(4, 3)
+    for _ in range(4):
+        function(x)
+        scaled(x).sum().backward()
+    batch = torch.randn(2, 4, 3)
+    plain = function.__wrapped__
+    assert bits(torch.func.vmap(function)(batch)) == bits(torch.func.vmap(plain)(batch))
+    assert bits(torch.func.grad(function)(x)) == bits(torch.func.grad(plain)(x))
+    with FlopCounterMode(display=False) as flops:
+        function(x)
+    assert flops.get_total_flops() == 2 * 4 * 4 * 3
+    assert function(x.to("meta")).is_meta
+    packed: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda one: packed.append(one) or one, lambda one: one):
+        scaled(x).sum().backward()
+    assert packed
 
 
 def test_graphed_within_graphed_and_within_a_trace() -> None:
