@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "../tape/slots.h"
+#include "boxed.h"
 #include "numbers.h"
 
 namespace torchreel::graphs {
@@ -131,6 +132,9 @@ const at::Tensor& Graph::tensor(uint32_t slot) {
   auto& tensor = tensors_[slot];
   if (tensor.defined()) return tensor;
   const auto& given = recording_->tensor(slot);
+  if (!given.defined() && !memory_[recording_->slot(slot).storage]) {
+    throw std::runtime_error("An op uses a tensor that nothing made.");
+  }
   if (given.defined() && given.unsafeGetTensorImpl()->is_wrapped_number()) {
     tensor = given;
   } else {
@@ -210,6 +214,8 @@ void Graph::bind(const Step& step, bool exact) {
     kernels_.push_back(number_kernel(call, step, numbers_));
   } else if (formulas) {
     kernels_.push_back(formula_kernel(call, step, numbers_));
+  } else if (step.op->varying) {
+    kernels_.push_back(prepare_boxed(call));  // which looks at each run how much it gave
   } else {
     kernels_.push_back(prepare(call));
   }

@@ -25,7 +25,8 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
                                           const std::vector<int64_t>& inputs, const std::vector<int64_t>& outputs,
                                           const std::vector<int64_t>& gradients,
                                           const std::vector<int64_t>& derivatives, const py::list& bindings,
-                                          size_t boundary) {
+                                          size_t boundary,
+                                          std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients) {
   Recorded recorded;
   for (const auto& slot : slots) recorded.slots.push_back(tape::slot_of(slot));
   uint32_t index = 0;
@@ -47,6 +48,7 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
                                  binding.attr("cleared").cast<bool>()});
   }
   recorded.boundary = boundary;
+  recorded.held_gradients = std::move(held_gradients);
   return std::make_shared<Recording>(std::move(recorded));
 }
 
@@ -126,13 +128,14 @@ PYBIND11_MODULE(_graphs, module) {
   py::class_<Recording, std::shared_ptr<Recording>>(module, "Recording")
       .def(py::init(&make_recording), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
            py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("gradients"), py::arg("derivatives"),
-           py::arg("bindings"), py::arg("boundary"))
+           py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"))
       .def_property_readonly("written_inputs", &Recording::written_inputs)
       .def_property_readonly("has_guards", &Recording::has_guards)
       .def_property_readonly("steps", [](const Recording& self) { return self.steps().size(); });
   py::class_<Signature, std::shared_ptr<Signature>>(module, "Signature")
       .def(py::init(&make_signature), py::arg("args"), py::arg("kwargs"))
       .def_property_readonly("is_plain", &Signature::is_plain)
+      .def_property_readonly("tensors", &Signature::tensors)
       .def("set_fit",
            [](Signature& self, const py::object& fit, const Tensors& tensors) { self.set_fit(fit.ptr(), tensors); })
       .def("matches",
@@ -172,6 +175,7 @@ PYBIND11_MODULE(_graphs, module) {
            py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
            py::arg("over"), py::arg("fixed"))
       .def_property_readonly("hits", [](const Route& self) { return self.hits.load(); })
+      .def("make_first", &Route::make_first)
       .def("graphs", &graphs_of)
       .def("kernels", &kernels_of)
       .def("timed_run", [](Route& self, const Tensors& given) {

@@ -126,7 +126,9 @@ void Pool::begin_step() {
   }
   for (Lease* lease : over) {
     auto message = lease->over;
-    lease->storage->release_data_and_set_meta_custom_data_ptr_error_msg_(*message);  // this ends the lease
+    auto* storage = lease->storage;
+    storage->set_data_ptr_noswap(at::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU)));  // this ends the lease
+    storage->release_data_and_set_meta_custom_data_ptr_error_msg_(*message);
   }
 }
 

@@ -110,6 +110,7 @@ void Recording::check(const Step& step) const {
     if (kind != StorageInfo::kMade) refuse(step, "it waits for a collective that began before it was called");
   }
   if (step.op->reshapes) refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
+  if (step.op->name.starts_with("aten::as_strided_")) refuse(step, step.op->name + " looks at memory around a tensor");
   for (const auto& given : step.given) {
     if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
   }

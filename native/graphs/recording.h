@@ -41,6 +41,7 @@ struct Recorded {
   std::vector<uint32_t> gradients;    // slots that a backward is given, one for each output; kNone for none
   std::vector<uint32_t> derivatives;  // slots that a backward gives
   std::vector<tape::Binding> bindings;
+  std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients;  // tensors whose gradient it finds, and that gradient
   size_t boundary = 0;  // the op that a backward begins with; the number of ops if there is none
 };
 

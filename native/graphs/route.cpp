@@ -77,6 +77,9 @@ bool Route::is_in_place(const Tensors& given) const {
       return false;
     }
   }
+  for (const auto& [owner, gradient] : recording_->recorded().held_gradients) {
+    if (!owner.grad().is_same(gradient)) return false;
+  }
   const auto& inputs = recording_->recorded().inputs;
   for (size_t i = 0; i < inputs.size(); i++) {
     const auto& info = recording_->storage_of(inputs[i]);
@@ -410,7 +413,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   for (Lease* lease : saved) lease->passing = !keeps;
   std::shared_ptr<Graph> graph;
   for (const auto& branch : here.backward) {
-    if (branch.forward != &forward || branch.keeps != keeps) continue;
+    if (branch.forward != forward.id || branch.keeps != keeps) continue;
     if (pool.first_in(branch.graph->writes()) != nullptr) continue;
     graph = branch.graph;
     break;
@@ -420,7 +423,8 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
     for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
     graph = std::make_shared<Graph>(recording_, Part::kBackward, pool.shared_from_this(), obstacles, &forward, keeps,
                                     options_.exact);
-    here.backward.push_back({&forward, keeps, graph});
+    here.backward.insert(here.backward.begin(), {forward.id, keeps, graph});
+    if (here.backward.size() > 8 * options_.branches) here.backward.pop_back();
   }
   copy_in(*graph, gradients);
   graph->run();
@@ -430,6 +434,23 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   for (uint32_t slot : recording_->recorded().derivatives) {
     results.push_back(output(*graph, slot, gradients, false, known));
   }
+}
+
+void Route::make_first(const Tensors& given) {
+  const auto& pool = Pool::of_this_thread();
+  std::lock_guard running(pool->running);
+  auto& here = branches_on(pool);
+  if (!here.forward.empty()) return;
+  std::vector<Obstacle> obstacles;
+  for (const auto& range : pool->leased()) obstacles.push_back({range, INT64_MAX});
+  here.forward.push_back(std::make_shared<Graph>(recording_, Part::kForward, pool, obstacles, nullptr, false,
+                                                 options_.exact, to_bind(here, given)));
+  if (!recording_->has_backward()) return;
+  std::vector<Obstacle> with_outputs = obstacles;
+  for (const auto& output : here.forward[0]->outputs()) with_outputs.push_back({output.range, INT64_MAX});
+  auto backward = std::make_shared<Graph>(recording_, Part::kBackward, pool, with_outputs, here.forward[0].get(), false,
+                                          options_.exact);
+  here.backward.push_back({here.forward[0]->id, false, backward});
 }
 
 std::vector<std::shared_ptr<Graph>> Route::graphs() const {

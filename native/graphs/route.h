@@ -50,6 +50,9 @@ class Route : public std::enable_shared_from_this<Route> {
   void run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
                     Tensors& results);
 
+  // The graphs that the first run needs, now. Throws where an op cannot be bound.
+  void make_first(const Tensors& given);
+
   const Recording& recording() const { return *recording_; }
   const RouteOptions& options() const { return options_; }
   // Leases on what the last forward left for its backward: the caller ends them.
@@ -75,7 +78,7 @@ class Route : public std::enable_shared_from_this<Route> {
     bool requires_grad;
   };
   struct BackwardBranch {
-    const Graph* forward;
+    uint32_t forward;  // id
     bool keeps;
     std::shared_ptr<Graph> graph;
   };

@@ -43,7 +43,7 @@ def test_every_op_of_the_hot_set_is_in_one_shard(tmp_path: Path) -> None:
 
 def test_all_that_can_have_a_wrapper_get_one(tmp_path: Path) -> None:
     generate(tmp_path, every=True)
-    assert len(registered(tmp_path)) == len(rules.where(boxed="")) > 3000
+    assert len(registered(tmp_path)) == len(rules.where(boxed="")) > 2000
     assert "sym_size.int" not in registered(tmp_path)
     assert rules.of("sym_size.int").boxed == "it returns a SymInt, which a wrapper cannot put down"
 

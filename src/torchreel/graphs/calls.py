@@ -8,7 +8,7 @@ import torch
 
 from torchreel import _graphs
 from torchreel.graphs.derivatives import Pattern
-from torchreel.graphs.recording import Recording, fitter
+from torchreel.graphs.recording import Recording, fit_objects
 from torchreel.graphs.watch import Watch
 from torchreel.tape.structure import Structure
 
@@ -20,9 +20,7 @@ class CallKind:
     def __init__(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.modes = modes
         self.signature = _graphs.Signature(args, kwargs)
-        if not self.signature.is_plain:
-            given = Structure((args, kwargs))
-            self.signature.set_fit(fitter(given.shape), given.tensors)
+        fit_objects(self.signature, Structure((args, kwargs)))
         self.signature.forget_example()
         self.text = str(self.signature)
         self.reason = ""  # why calls of this kind run eagerly, for good
@@ -64,8 +62,10 @@ class CallKind:
             return
         found: list[Any] = [None] * len(outputs)
 
-        def seen(place: int, gradient: torch.Tensor) -> None:
-            found[place] = (tuple(gradient.shape), gradient.stride()) if gradient.layout == torch.strided else None
+        def seen(place: int, gradient: torch.Tensor | None) -> None:
+            if gradient is None or gradient.layout != torch.strided:
+                return
+            found[place] = (tuple(gradient.shape), gradient.stride())
             self.pattern = tuple(found)
 
         for place, tensor in enumerate(outputs):

@@ -59,12 +59,15 @@ def _refs(values: Iterable[Any]) -> Iterable[Ref]:
 
 
 def differentiate(
-    session: Session, inputs: list[torch.Tensor], results: list[torch.Tensor], pattern: Pattern | None
+    session: Session,
+    inputs: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    results: list[torch.Tensor],
+    pattern: Pattern | None,
 ) -> Derivatives | None:
     """Run the backward of the results under the capture that is on, for its ops. Nothing if there is none to run."""
     if session.steps or session.capture.gradients():
         return None  # the function runs its own backward
-    owners = _owners(session, inputs)
     known = {id(tensor) for tensor in owners}
     # One that came from outside has its history already.
     outputs = [place for place, one in enumerate(results) if one.requires_grad and id(one) not in known]
@@ -75,7 +78,10 @@ def differentiate(
     with quietly():
         gradients = [_gradient(tensor, _layout(pattern, place)) for place, tensor in enumerate(wanted)]
         drawn = torch.get_rng_state()
-    found = torch.autograd.grad(wanted, owners, gradients, retain_graph=True, allow_unused=True)
+    try:
+        found = torch.autograd.grad(wanted, owners, gradients, retain_graph=True, allow_unused=True)
+    except Exception as error:  # such as one that asks for gradients of a certain form
+        raise RefusedError(f"has a backward that cannot be recorded: {error}") from None
     with quietly():
         torch.set_rng_state(drawn)
     return Derivatives(outputs, gradients, owners, list(found))
@@ -84,7 +90,12 @@ def differentiate(
 def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
     given = {_storage(tensor) for tensor in inputs}
     given |= {_storage(tensor) for _, tensor, _ in session.capture.externals()}
+    for tensor in _others(session):
+        if tensor.grad_fn is not None and tensor.requires_grad:
+            raise RefusedError("uses a tensor of others that has a history (grad_fn): pass it as an argument")
     for output in outputs:
+        if output.layout != torch.strided:
+            raise RefusedError("returns a tensor without strides that requires a gradient")
         if output.grad_fn is None:
             raise RefusedError("returns a tensor that requires a gradient and has none to hand on")
         if _storage(output) in given:
@@ -95,10 +106,17 @@ def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else id(tensor)
 
 
-def _owners(session: Session, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def _others(session: Session) -> list[torch.Tensor]:
+    """Tensors that no op made and that are no inputs."""
+    inputs = set(session.capture.input_slots)
+    return [tensor for slot, tensor, _ in session.capture.externals() if slot not in inputs]
+
+
+def owners_of(session: Session, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Inputs and other tensors whose gradient a backward gives."""
     found: dict[int, torch.Tensor] = {id(tensor): tensor for tensor in inputs if tensor.requires_grad}
-    for _, tensor, _ in session.capture.externals():
-        if tensor.requires_grad and tensor.is_floating_point() | tensor.is_complex():
+    for tensor in _others(session):
+        if tensor.requires_grad and (tensor.is_floating_point() or tensor.is_complex()):
             found.setdefault(id(tensor), tensor)
     return list(found.values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,13 @@ class Graphed(_graphs.Entry):
         if name.startswith("_") and name not in ("__name__", "__qualname__", "__module__", "_modules"):
             raise AttributeError(name)
         return getattr(object.__getattribute__(self, "__wrapped__"), name)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Above a method, it is one."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_anew, (self.__wrapped__, self._options)
 
     def __repr__(self) -> str:
         return f"<graphed {self._name}: {len(self._recordings)} recordings>"
@@ -257,6 +265,11 @@ class Graphed(_graphs.Entry):
             f"({recording.output_line()}). Keep a copy of it with clone(), let go of it, say that the step is over "
             "with torchreel.mark_step_begin(), or use held='branch' or held='copy'."
         )
+
+
+def _made_anew(function: Callable[..., Any], options: GraphOptions) -> Graphed:
+    """A copy: it records for itself."""
+    return Graphed(function, options)
 
 
 def _again(graphed: weakref.ref[Graphed], kind: CallKind, *rest: Any) -> list[torch.Tensor | None]:

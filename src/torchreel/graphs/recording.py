@@ -11,7 +11,8 @@ import torch
 
 from torchreel import _graphs
 from torchreel.errors import TapeError
-from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate
+from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate, owners_of
+from torchreel.graphs.joined import Joint, leaves_for
 from torchreel.graphs.options import GraphOptions
 from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.watch import Watch
@@ -65,12 +66,15 @@ class Take:
         self.modes = _graphs.Modes.now()
         self.signature = _graphs.Signature(args, kwargs)
         self._given = Structure((args, kwargs))
-        if not self.signature.is_plain:
-            self.signature.set_fit(fitter(self._given.shape), self._given.tensors)
+        fit_objects(self.signature, self._given)
         self._inputs = list(self._given.tensors)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], pattern: Pattern | None) -> Any:
         """Call the function, as anybody would; then, if it can be differentiated, its backward, for nobody."""
+        inputs = leaves_for(self._inputs) if self.modes.grad else self._inputs
+        joins = any(leaf is not tensor for leaf, tensor in zip(inputs, self._inputs, strict=True))
+        if joins:
+            args, kwargs = self._given.rebuild(inputs)
         session = Session(self._inputs, False)
         try:
             with functions_run() as self._calls:
@@ -78,9 +82,11 @@ class Take:
             self._results = Structure(result)
             self._boundary = session.capture.op_count
             self.derivatives, self.refusal = None, ""
+            owners: list[torch.Tensor] = []
             if self.modes.grad:
+                owners = owners_of(session, inputs)
                 try:
-                    self.derivatives = differentiate(session, self._inputs, self._results.tensors, pattern)
+                    self.derivatives = differentiate(session, inputs, owners, self._results.tensors, pattern)
                 except RefusedError as refusal:
                     self.refusal = str(refusal)
         except BaseException:
@@ -97,6 +103,8 @@ class Take:
             session, self._given, self._results, self._slots, described(self._function),
             lambda: reachable(self._function),
         )  # fmt: skip
+        if joins:
+            return self._results.rebuild(_joined(outputs, owners, inputs, self._inputs))
         return result
 
     def recording(
@@ -129,6 +137,10 @@ class Take:
         number = next(_numbers)
         name = program.provenance.function
         route = _graphs.Route(native, name, options.held, 8, options.exact, _over(name), list(fixed or ()))
+        try:
+            route.make_first(self._inputs)
+        except RuntimeError as error:
+            raise RefusedError(f"has an op that cannot be bound to fixed memory: {error}") from None
         optimizers = [step.optimizer() for step in self._session.steps]
         watch = None
         if fixed is None:
@@ -164,6 +176,7 @@ class Take:
                 derivatives=[] if self.derivatives is None else self.derivatives.derivative_slots,
                 bindings=program.bindings,
                 boundary=_place(program, self._boundary),
+                held_gradients=_held_gradients(parts),
             )
         except _graphs.NotStaticError as error:
             op = program.ops[error.op] if error.op < len(program.ops) else None
@@ -183,6 +196,34 @@ def _place(program: Program, recorded: int) -> int:
     return len(program.ops)
 
 
+def _joined(
+    outputs: list[torch.Tensor], owners: list[torch.Tensor], leaves: list[torch.Tensor], inputs: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The outputs, as results of the inputs instead of the leaves that stood for them."""
+    originals = {id(leaf): tensor for leaf, tensor in zip(leaves, inputs, strict=True)}
+    outputs = [originals.get(id(output), output) for output in outputs]
+    places = [place for place, output in enumerate(outputs) if output.grad_fn is not None and output.requires_grad]
+    places = [place for place in places if all(outputs[place] is not tensor for tensor in inputs)]
+    if places:
+        joint = Joint([outputs[place] for place in places], owners)
+        found = joint.connected([originals.get(id(owner), owner) for owner in owners])
+        for place, output in zip(places, found, strict=True):
+            outputs[place] = output
+    return outputs
+
+
+def _held_gradients(parts: Parts) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Gradients that the function finds in their place, each with the tensor that it is of."""
+    wanted = {
+        id(tensor): tensor for slot, tensor in parts.tensors.items() if parts.program.slots[slot].role == "gradient"
+    }
+    owners = [tensor for tensor in parts.tensors.values() if tensor.is_leaf and tensor.requires_grad]
+    held = [(owner, owner.grad) for owner in owners if owner.grad is not None and id(owner.grad) in wanted]
+    if len(held) < len(wanted):
+        raise RefusedError("finds a gradient of a tensor that it does not use: clear gradients within it")
+    return held
+
+
 def _is_simple(shape: Any) -> bool:
     """Whether the engine can build it itself: a tensor, or plain containers of tensors and constants."""
     kind = type(shape)
@@ -195,14 +236,19 @@ def _is_simple(shape: Any) -> bool:
     return kind in (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
-def fitter(shape: Any) -> Callable[..., list[torch.Tensor] | None]:
+def fit_objects(signature: _graphs.Signature, given: Structure) -> None:
+    """Have tensors found that are inside of objects. One without any is known by itself."""
+    if signature.is_plain or signature.tensors == len(given.tensors):
+        return
+    shape = given.shape
+
     def tensors_of(*args: Any, **kwargs: Any) -> list[torch.Tensor] | None:
         try:
             return fit(shape, (args, kwargs))
         except MisfitError:
             return None
 
-    return tensors_of
+    signature.set_fit(tensors_of, given.tensors)
 
 
 def _refs(tree: Tree) -> Iterator[int]:

@@ -8,7 +8,6 @@ from typing import Any
 from torchreel.program.model import Program, Ref, StorageOf
 from torchreel.program.schema import arguments
 
-
 # Collectives of torch.distributed write their first argument, and their schemas do not say so.
 _WRITES_FIRST = "c10d::"
 # So does this one, when it trains: the running mean and variance.

@@ -20,6 +20,8 @@ class MisfitError(Exception):
 
 
 _MISSING = object()
+# What stands for itself alone: the tape has it, not another one like it.
+_SELVES = (torch.Generator, torch.nn.Module, torch.optim.Optimizer)
 
 
 def fit(shape: Any, value: Any) -> list[torch.Tensor]:
@@ -101,7 +103,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_same(was: Any, now: Any) -> bool:
-    if type(was) is not type(now):
+    if type(was) is not type(now) or isinstance(was, _SELVES):
         return False
     if getattr(type(was), "__eq__", None) is object.__eq__ and not callable(was):
         return True  # it says nothing about itself, and what is in it has been looked at
