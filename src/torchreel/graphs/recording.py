@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch._subclasses.schema_check_mode  # which torch imports where modes are switched off for a while
 
-from torchreel import _graphs
+from torchreel import _graphs, _tape
 from torchreel.errors import TapeError
 from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate, owners_of
 from torchreel.graphs.joined import Joint, leaves_for
@@ -27,6 +28,8 @@ from torchreel.tape.structure import Place, Structure
 from torchreel.tape.trace import described
 
 _numbers = itertools.count(1)
+# What the first trace of a process has to do once is done here, so that the first recording takes milliseconds.
+_tape.use_wrappers(True)
 
 
 @dataclass
