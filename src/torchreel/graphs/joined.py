@@ -28,6 +28,7 @@ class _Joined(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(context: Any, joint: Joint, *owners: torch.Tensor) -> tuple[torch.Tensor, ...]:
         context.joint = joint
+        context.save_for_backward(*owners)
         context.set_materialize_grads(False)
         return tuple(tensor.detach() for tensor in joint.outputs)
 
@@ -37,11 +38,24 @@ class _Joined(torch.autograd.Function):  # type: ignore[misc]
         given = [pair for pair in zip(joint.outputs, gradients, strict=True) if pair[1] is not None]
         if not given:
             return (None, *[None] * len(joint.leaves))
-        outputs, known = zip(*given, strict=True)
-        found = torch.autograd.grad(
-            outputs, joint.leaves, known, allow_unused=True, retain_graph=True, create_graph=torch.is_grad_enabled()
-        )
-        return (None, *found)
+        outputs, known = (list(each) for each in zip(*given, strict=True))
+        if torch.is_grad_enabled():
+            return (None, *derivatives_again(outputs, joint.leaves, list(context.saved_tensors), known))
+        return (None, *torch.autograd.grad(outputs, joint.leaves, known, allow_unused=True, retain_graph=True))
+
+
+def derivatives_again(
+    outputs: list[torch.Tensor], leaves: list[torch.Tensor], owners: list[torch.Tensor], given: list[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Derivatives of outputs of leaves that can be differentiated again: by the owners, and by what is given."""
+    gradients = [one.detach().requires_grad_() if one.requires_grad else one for one in given]
+    found = list(torch.autograd.grad(outputs, leaves, gradients, allow_unused=True, create_graph=True))
+    places = [place for place, one in enumerate(found) if one is not None and one.requires_grad]
+    joint = Joint([found[place] for place in places], [*leaves, *(one for one in gradients if one.requires_grad)])
+    joined = joint.connected([*owners, *(one for one in given if one.requires_grad)]) if places else []
+    for place, one in zip(places, joined, strict=True):
+        found[place] = one
+    return found
 
 
 def leaves_for(inputs: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torchreel.graphs.joined import derivatives_again, leaves_for
 from torchreel.graphs.recording import Recording
 from torchreel.graphs.state import State
 from torchreel.tape.quiet import quietly
@@ -26,8 +27,10 @@ def derivatives_of(
     args, kwargs, drawn = call
     derivatives = recording.derivatives
     assert derivatives is not None
-    inputs = Structure((args, kwargs)).tensors
-    owners = [_owner(recording, slot, inputs) for slot in derivatives.owner_slots]
+    structure = Structure((args, kwargs))
+    leaves = leaves_for(structure.tensors)  # the backward ends at the inputs, whatever made them
+    args, kwargs = structure.rebuild(leaves)
+    owners = [_owner(recording, slot, leaves) for slot in derivatives.owner_slots]
     state = State(recording)  # what the forward wrote, it has written already
     if drawn is not None:
         with quietly():
@@ -45,7 +48,10 @@ def derivatives_of(
     if not wanted:
         return [None] * len(owners)
     tensors, given = zip(*wanted, strict=True)
-    return list(torch.autograd.grad(tensors, owners, given, allow_unused=True, create_graph=create_graph))
+    if not create_graph:
+        return list(torch.autograd.grad(tensors, owners, given, allow_unused=True))
+    originals = [_owner(recording, slot, structure.tensors) for slot in derivatives.owner_slots]
+    return derivatives_again(list(tensors), owners, originals, list(given))
 
 
 def _owner(recording: Recording, slot: int, inputs: list[torch.Tensor]) -> torch.Tensor:
