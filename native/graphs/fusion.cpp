@@ -93,12 +93,12 @@ class Uses {
 };
 
 // How many kernels, from `begin` on, can be done in tiles; and the chain that they are.
-size_t longest_chain(const std::vector<Placed>& kernels, size_t begin, Chain& chain) {
+size_t longest_chain(const std::vector<Placed>& kernels, const std::vector<bool>& fusible, size_t begin, Chain& chain) {
   chain.elements = kernels[begin].call.results[0].numel();
   Uses uses;
   size_t found = 0;
   for (size_t i = begin; i < kernels.size() && i - begin < kLongest; i++) {
-    if (!is_fusible(kernels[i]) || kernels[i].call.results[0].numel() != chain.elements) break;
+    if (!fusible[i] || kernels[i].call.results[0].numel() != chain.elements) break;
     uses.add(kernels[i]);
     auto regions = uses.regions(kernels[i].step, chain.elements);
     if (regions.empty()) continue;
@@ -113,9 +113,11 @@ size_t longest_chain(const std::vector<Placed>& kernels, size_t begin, Chain& ch
 
 void fuse(std::vector<Placed>& kernels) {
   std::vector<Placed> fused;
+  std::vector<bool> fusible;
+  for (const auto& kernel : kernels) fusible.push_back(is_fusible(kernel));
   for (size_t i = 0; i < kernels.size();) {
     Chain chain;
-    size_t count = is_fusible(kernels[i]) ? longest_chain(kernels, i, chain) : 0;
+    size_t count = fusible[i] ? longest_chain(kernels, fusible, i, chain) : 0;
     if (count >= 2) {
       std::vector<std::unique_ptr<Kernel>> alone;
       for (size_t j = i; j < i + count; j++) alone.push_back(std::move(kernels[j].kernel));

@@ -46,14 +46,22 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
       numbers_(recording_->ops(), 0) {
   static std::atomic<uint32_t> last{0};
   id = ++last;
-  bytes_ = place(obstacles, forward, keeps);
+  std::vector<int64_t> lasts(recording_->storages().size(), kForever);
+  bytes_ = place(obstacles, forward, keeps, lasts);
   pool_->reach(bytes_);
   make_inputs();
-  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) bind(recording_->steps()[i], exact);
+  std::vector<Placed> placed;
+  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) placed.push_back(bind(i, exact, lasts));
+  fuse(placed);
+  for (auto& one : placed) {
+    kernels_.push_back(std::move(one.kernel));
+    ops_.push_back(one.op);
+  }
 }
 
 // Gives every storage of this part its memory, and returns how far into the pool it reaches.
-size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps) {
+size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
+                    std::vector<int64_t>& lasts) {
   const auto& storages = recording_->storages();
   int64_t begin = static_cast<int64_t>(recording_->begin(part_)), end = static_cast<int64_t>(recording_->end(part_));
   bool is_forward = part_ == Part::kForward;
@@ -103,6 +111,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     int64_t last =
         kept || saved[storage] || (input && info.written) ? kForever : std::max(first, std::min(info.last, end));
     size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
+    if (info.kind == StorageInfo::kMade) lasts[storage] = last;
     needs.push_back({bytes, first, last});
     needers.push_back(storage);
   }
@@ -189,7 +198,9 @@ c10::IValue Graph::argument(const Given& given, bool& fixed) {
   }
 }
 
-void Graph::bind(const Step& step, bool exact) {
+Placed Graph::bind(size_t place, bool exact, const std::vector<int64_t>& lasts) {
+  const Step& step = recording_->steps()[place];
+  Placed placed{nullptr, step.index, static_cast<int64_t>(place), {}, {}};
   Bound call;
   call.op = step.op;
   call.grad = step.grad;
@@ -206,20 +217,25 @@ void Graph::bind(const Step& step, bool exact) {
     number = number || gave.kind == Gave::kNumber;
     if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) {
       call.results.emplace_back();
+      placed.lasts.push_back(kForever);
       continue;
     }
-    for (uint32_t slot : gave.slots) call.results.push_back(slot == kNone ? at::Tensor() : tensor(slot));
+    for (uint32_t slot : gave.slots) {
+      call.results.push_back(slot == kNone ? at::Tensor() : tensor(slot));
+      placed.lasts.push_back(slot == kNone ? kForever : lasts[recording_->slot(slot).storage]);
+    }
   }
   if (number) {
-    kernels_.push_back(number_kernel(call, step, numbers_));
+    placed.kernel = number_kernel(call, step, numbers_);
   } else if (formulas) {
-    kernels_.push_back(formula_kernel(call, step, numbers_));
+    placed.kernel = formula_kernel(call, step, numbers_);
   } else if (step.op->varying) {
-    kernels_.push_back(prepare_boxed(call));  // which looks at each run how much it gave
+    placed.kernel = prepare_boxed(call);  // which looks at each run how much it gave
   } else {
-    kernels_.push_back(prepare(call));
+    placed.kernel = prepare(call);
+    placed.call = std::move(call);
   }
-  ops_.push_back(step.index);
+  return placed;
 }
 
 size_t Graph::output_bytes() const {

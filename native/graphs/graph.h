@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion.h"
 #include "kernel.h"
 #include "layout.h"
 #include "pool.h"
@@ -70,8 +71,9 @@ class Graph {
   size_t output_bytes() const;
 
  private:
-  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps);
-  void bind(const tape::Step& step, bool exact);
+  // `lasts` is given, for each storage that is made here, the last step that needs what is there.
+  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, std::vector<int64_t>& lasts);
+  Placed bind(size_t step, bool exact, const std::vector<int64_t>& lasts);
   c10::IValue argument(const tape::Given& given, bool& fixed);
   void make_inputs();
 

@@ -243,11 +243,8 @@ class TiledKernel final : public Kernel {
     }
     if (lanes_.size() == 1) return;
     numbers_ = at::empty({static_cast<int64_t>(lanes_.size())}, at::kByte);
-    iterator_ = at::TensorIteratorConfig()
-                    .set_check_mem_overlap(false)
-                    .add_owned_output(numbers_)
-                    .resize_outputs(false)
-                    .build();
+    iterator_ =
+        at::TensorIteratorConfig().check_all_same_dtype(false).add_owned_output(numbers_).resize_outputs(false).build();
   }
 
   void keep(std::vector<std::unique_ptr<Kernel>> kernels) { kernels_ = std::move(kernels); }
