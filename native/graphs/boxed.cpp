@@ -65,12 +65,13 @@ class BoxedKernel final : public Kernel {
   void run() override {
     WithGrad grad(grad_);
     stack_.assign(given_.begin(), given_.end());
-    if (kernel_.has_value()) {
+    if (collective_) {
+      tape::run_collective(op_, &stack_);
+    } else if (kernel_.has_value()) {
       kernel_->callBoxed(op_, c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     } else {
       op_.callBoxed(&stack_);
     }
-    if (collective_) tape::wait_for(stack_);
     keep();
     stack_.clear();
   }

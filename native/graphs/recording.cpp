@@ -105,6 +105,9 @@ void Recording::find_kinds() {
 void Recording::check(const Step& step) const {
   if (step.region.has_value()) refuse(step, "it calls a region that torch.compile compiled");
   if (tape::is_between_two(step.op->name)) refuse(step, step.op->name + " waits for one other rank");
+  if (tape::is_finished_by_waiting(step.op->name)) {
+    refuse(step, step.op->name + " does a part of its work when it is waited for");
+  }
   if (step.op->name == kWait) {
     auto kind = step.given[0].slots.empty() ? StorageInfo::kMade : storage_of(step.given[0].slots[0]).kind;
     if (kind != StorageInfo::kMade) refuse(step, "it waits for a collective that began before it was called");

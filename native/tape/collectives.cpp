@@ -27,6 +27,22 @@ void wait_for(const at::Tensor& tensor) {
   if (tensor.defined()) op.call(tensor);
 }
 
+void wait_for(const torch::jit::Stack& results) {
+  bool waited = false;
+  for (const auto& result : results) {
+    if (!result.isCustomClass()) continue;
+    auto work = result.toCustomClass<c10d::Work>();
+    if (work != nullptr) work->wait();
+    waited = true;
+  }
+  if (waited) return;
+  for (const auto& result : results) {  // of a functional one, which keeps its work to itself
+    if (result.isTensor()) wait_for(result.toTensor());
+    if (!result.isTensorList()) continue;
+    for (const at::Tensor& tensor : result.toTensorVector()) wait_for(tensor);
+  }
+}
+
 }  // namespace
 
 bool is_between_two(std::string_view name) {
@@ -43,26 +59,19 @@ bool is_collective(std::string_view name) {
          !base.starts_with("_wrap_tensor");
 }
 
+bool is_finished_by_waiting(std::string_view name) {
+  return name == "c10d::_reduce_scatter_base_" || name == "c10d::reduce_scatter_tensor_coalesced_";
+}
+
 bool writes_first(std::string_view name) {
   return name.starts_with(kPlain) && name != "c10d::send" && name != "c10d::check_for_nan";
 }
 
-void wait_for(const torch::jit::Stack& results) {
+void run_collective(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::optional<pybind11::gil_scoped_release> released;
   if (PyGILState_Check()) released.emplace();
-  bool waited = false;
-  for (const auto& result : results) {
-    if (!result.isCustomClass()) continue;
-    auto work = result.toCustomClass<c10d::Work>();
-    if (work != nullptr) work->wait();
-    waited = true;
-  }
-  if (waited) return;
-  for (const auto& result : results) {  // of a functional one, which keeps its work to itself
-    if (result.isTensor()) wait_for(result.toTensor());
-    if (!result.isTensorList()) continue;
-    for (const at::Tensor& tensor : result.toTensorVector()) wait_for(tensor);
-  }
+  op.callBoxed(stack);
+  wait_for(*stack);
 }
 
 }  // namespace torchreel::tape

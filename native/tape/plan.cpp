@@ -301,6 +301,7 @@ void Plan::call(Step& step) {
     stack_.emplace_back(region_(*step.region, given));
     return;
   }
+  if (is_collective(step.op->name)) return run_collective(step.op->handle, &stack_);
   if (!direct_) return step.op->handle.callBoxed(&stack_);
   if (!step.looked) {
     const auto& handle = step.op->handle;
@@ -393,7 +394,6 @@ void Plan::run(bool digests) {
         }
       }
       call(step);
-      if (is_collective(step.op->name)) wait_for(stack_);
       take(step, stack_.size() - step.gave.size());
     } catch (const GuardFailure&) {
       throw;
