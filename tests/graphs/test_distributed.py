@@ -144,8 +144,8 @@ def averaging(model):
         return loss.detach()
     return step
 
-def parallel(model):
-    outer = DistributedDataParallel(model)
+def parallel(model, **options):
+    outer = DistributedDataParallel(model, **options)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     def step(x, y):
         optimizer.zero_grad()
@@ -155,12 +155,12 @@ def parallel(model):
         return loss.detach()
     return step
 
-def check(make, model):
+def check(make, model, sizes=(4,) * 10, **options):
     other = copy.deepcopy(model)
-    fast, slow = graphed(make(model)), make(other)
+    fast, slow = graphed(make(model), **options), make(other)
     torch.manual_seed(rank)
-    for turn in range(10):
-        x, y = torch.randn(4, 8), torch.randn(4, 1)
+    for turn, size in enumerate(sizes):
+        x, y = torch.randn(size, 8), torch.randn(size, 1)
         assert torch.equal(fast(x, y), slow(x, y)), turn
         assert all(map(torch.equal, model.state_dict().values(), other.state_dict().values())), turn
     return status(fast)
@@ -180,13 +180,19 @@ print(check(averaging, nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 
 
 
 def test_a_step_of_ddp_is_right(tmp_path: Path) -> None:
-    """Whether it is replayed or left to eager, and with buffers that are broadcast."""
+    """It is replayed once its buckets are built, at its second call, and left to eager where that call is recorded."""
     said = run_ranks(
         _STEPS
         + """
 torch.manual_seed(3)
-for model in (nn.Linear(8, 1), nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 1))):
-    shown = check(parallel, model)
+normed = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 1))
+shown = check(parallel, copy.deepcopy(normed))
+assert not shown.replays and "_has_rebuilt_buckets" in shown.skips[0].reason, shown
+shown = check(parallel, copy.deepcopy(normed), warm_up=2)
+assert shown.replays == 7, shown
+sizes = [4] * 6 + [3, 4, 3, 4, 3, 3, 4, 3, 4]  # eager steps between those that are replayed
+for views in (False, True):
+    shown = check(lambda model: parallel(model, gradient_as_bucket_view=views), copy.deepcopy(normed), sizes, warm_up=2)
     assert shown.replays or shown.skips, shown
 print("done")
 """,
