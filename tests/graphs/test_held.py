@@ -89,7 +89,6 @@ def test_error_is_for_held_outputs_only() -> None:
     assert torch.equal(kept, doubled(torch.ones(3)))
 
 
-@pytest.mark.xfail(strict=True, reason="what has ended with its step still counts as held")
 def test_after_a_step_an_old_output_says_so() -> None:
     function = warmed(held="error")
     old = function(torch.ones(3))

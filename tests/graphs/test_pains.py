@@ -13,8 +13,6 @@ from torch.nn import functional
 import torchreel
 from torchreel import graphs
 
-_HISTORY = pytest.mark.xfail(reason="the recorded backward goes on through the history of the inputs")
-
 
 def scaled(x: torch.Tensor) -> torch.Tensor:
     return (x * 2).sin() + 1
@@ -78,7 +76,7 @@ def test_pytorch_148439_micro_batches_of_a_pipeline() -> None:
 
 
 @pytest.mark.parametrize("warm_up", [0, 1, 2, 3])
-@pytest.mark.parametrize("calls", [1, 2, pytest.param(3, marks=_HISTORY), pytest.param(4, marks=_HISTORY)])
+@pytest.mark.parametrize("calls", [1, 2, 3, 4])
 def test_pytorch_122192_any_number_of_warm_ups(calls: int, warm_up: int) -> None:
     """The same program must not fail after two calls and work after three."""
     torch.manual_seed(0)
@@ -95,12 +93,7 @@ def test_pytorch_122192_any_number_of_warm_ups(calls: int, warm_up: int) -> None
     assert layer.weight.grad is not None
 
 
-_INSIDE = pytest.mark.xfail(strict=True, reason="the gradient that is added to is not seen to be another")
-
-
-@pytest.mark.parametrize(
-    "whole", [False, pytest.param(True, marks=_INSIDE)], ids=["backward outside", "backward inside"]
-)
+@pytest.mark.parametrize("whole", [False, True], ids=["backward outside", "backward inside"])
 def test_pytorch_169545_gradients_accumulate(whole: bool) -> None:
     def run(wrap: Any) -> list[torch.Tensor]:
         torch.manual_seed(0)
@@ -145,7 +138,6 @@ def test_pytorch_176846_backwards_that_never_come() -> None:
     assert graphs.status(function).replays > 30
 
 
-@pytest.mark.xfail(strict=True, reason="the recorded backward goes on through the history of the inputs")
 def test_pytorch_138949_recursion() -> None:
     """A function that is called with its own output, forward and back through all of it."""
     layer = torch.nn.Linear(3, 3)

@@ -371,7 +371,6 @@ def test_verify_finds_what_is_not_watched() -> None:
     assert "aten::mul" in message and "test_python_state.py" in message and "os.environ" in message
 
 
-@pytest.mark.xfail(strict=True, reason="running statistics are not put back")
 def test_verify_leaves_a_training_run_as_it_is() -> None:
     def run(wrap: Any) -> list[Any]:
         ours, _ = twins()
@@ -413,7 +412,6 @@ def _raises(x: torch.Tensor) -> torch.Tensor:
     raise ValueError("mine")
 
 
-@pytest.mark.xfail(strict=True, reason="a graphed function does not bind to an object")
 def test_a_method() -> None:
     class Scaled:
         def __init__(self, factor: float) -> None:
@@ -430,7 +428,6 @@ def test_a_method() -> None:
     assert two.times(torch.ones(2)).tolist() == [5, 5]
 
 
-@pytest.mark.xfail(strict=True, reason="a graphed function cannot be copied")
 def test_a_copy() -> None:
     function = torchreel.graphed(torch.nn.Linear(2, 2))
     for _ in range(3):
@@ -443,7 +440,6 @@ def test_a_copy() -> None:
         assert not torch.equal(function(torch.ones(1, 2))[0], function.bias)
 
 
-@pytest.mark.xfail(strict=True, reason="the generator that is drawn from is the recorded one")
 def test_a_generator_among_the_arguments() -> None:
     function = torchreel.graphed(lambda x, generator: x + torch.rand(3, generator=generator))
     for seed in range(6):

@@ -103,7 +103,6 @@ def train(steps: int) -> tuple[int, int]:
     return early, resident()
 
 
-@pytest.mark.xfail(strict=True, reason="backwards that find their memory taken are made anew without end")
 def test_forwards_and_backwards_in_every_order() -> None:
     early, late = train(4000)
     assert late < early + (8 << 20)
