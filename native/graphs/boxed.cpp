@@ -59,12 +59,17 @@ class BoxedKernel final : public Kernel {
       const auto* alias = result.alias_info();
       written_.push_back(alias != nullptr && alias->isWrite());
     }
+    for (size_t i = 0; i < given_.size(); i++) {
+      if (given_[i].isOptionalTensorList()) indices_.push_back(i);
+    }
     stack_.reserve(given_.size() + 4);
   }
 
   void run() override {
     WithGrad grad(grad_);
     stack_.assign(given_.begin(), given_.end());
+    // Ops that index put other tensors into the very list that they are given.
+    for (size_t i : indices_) stack_[i] = given_[i].toOptionalTensorList().copy();
     if (collective_) {
       tape::run_collective(op_, &stack_);
     } else if (kernel_.has_value()) {
@@ -110,6 +115,7 @@ class BoxedKernel final : public Kernel {
   std::optional<c10::SafeKernelFunction> kernel_;  // nothing where the dispatcher must find it each time
   torch::jit::Stack given_;
   torch::jit::Stack stack_;
+  std::vector<size_t> indices_;  // arguments that are lists of optional tensors
   std::vector<at::Tensor> results_;
   std::vector<bool> written_;  // for each result of the schema: it is an argument
   bool grad_;

@@ -38,6 +38,9 @@ constexpr std::string_view kWrap = "_c10d_functional::_wrap_tensor_autograd";
   throw error;
 }
 
+// In place, but only autograd sees it: torch.tensor() calls it in inference mode.
+bool is_detaching(const Step& step) { return step.op->name == "aten::detach_"; }
+
 }  // namespace
 
 at::Tensor tensor_on(const c10::Storage& storage, const tape::PlanSlot& slot) {
@@ -112,7 +115,8 @@ void Recording::check(const Step& step) const {
     auto kind = step.given[0].slots.empty() ? StorageInfo::kMade : storage_of(step.given[0].slots[0]).kind;
     if (kind != StorageInfo::kMade) refuse(step, "it waits for a collective that began before it was called");
   }
-  if (step.op->reshapes) refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
+  if (step.op->reshapes && !is_detaching(step))
+    refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
   if (step.op->name.starts_with("aten::as_strided_")) refuse(step, step.op->name + " looks at memory around a tensor");
   for (const auto& given : step.given) {
     if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
@@ -233,7 +237,7 @@ void Recording::leave_out() {
   boundary_ = SIZE_MAX;
   for (auto& step : all_.steps) {
     if (boundary_ == SIZE_MAX && step.index >= all_.boundary) boundary_ = steps.size();
-    if (step.op->silent || step.op->name == kWrap || is_alias(step)) continue;
+    if (step.op->silent || is_detaching(step) || step.op->name == kWrap || is_alias(step)) continue;
     if (step.op->unset && !step.gave.empty()) continue;
     if (is_foldable(step, written)) {
       fold(step);
