@@ -92,7 +92,8 @@ namespace {
 // Of the call that is on its way in this thread; kept for their memory.
 struct Scratch {
   Missed missed;
-  Tensors given, results;
+  Borrowed given;
+  Tensors results;
   bool busy = false;
 
   static Scratch& of_this_thread() {
@@ -114,8 +115,9 @@ void Way::time(std::chrono::nanoseconds one) {
 }
 
 PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_t positional, PyObject* names) {
-  auto& missed = Scratch::of_this_thread().missed;
-  auto& results = Scratch::of_this_thread().results;
+  auto& scratch = Scratch::of_this_thread();
+  auto& missed = scratch.missed;
+  auto& results = scratch.results;
   at::Tensor drawn;
   if (way.differentiation != nullptr && way.route->recording().draws()) {
     auto generator = at::detail::getDefaultCPUGenerator();
@@ -126,10 +128,17 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
   try {
     // Other threads go on meanwhile, if it is worth while.
     std::optional<py::gil_scoped_release> released;
-    if (way.is_long) released.emplace();
-    auto start = std::chrono::steady_clock::now();
-    outcome = way.route->run(given, results, report);
-    if (way.runs < kTimed) way.time(std::chrono::steady_clock::now() - start);
+    if (way.is_long) {
+      scratch.given.own();  // another thread may drop what this one was given
+      released.emplace();
+    }
+    if (way.runs >= kTimed) {
+      outcome = way.route->run(given, results, report);
+    } else {
+      auto start = std::chrono::steady_clock::now();
+      outcome = way.route->run(given, results, report);
+      way.time(std::chrono::steady_clock::now() - start);
+    }
   } catch (...) {
     missed = {"failed", way.number, "", report.op};
     throw;
@@ -173,7 +182,7 @@ PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) 
   for (size_t i = 0; i < all.size(); i++) {
     auto way = all[i];
     if (way->modes != modes || !way->signature->matches(args, positional, names, scratch.given)) continue;
-    if (!way->signature->fits(scratch.given)) continue;
+    if (!way->signature->fits(scratch.given.all())) continue;
     if (way->watch != nullptr && !way->watch->same()) {
       missed = {"watch", way->number, "", 0};
       continue;
@@ -181,7 +190,7 @@ PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) 
     scratch.busy = true;
     PyObject* made = nullptr;
     try {
-      made = run(*way, scratch.given, args, positional, names);
+      made = run(*way, scratch.given.all(), args, positional, names);
     } catch (...) {
       scratch.clear();
       // Eager either fails in the same way, in the user's own line, or does better.

@@ -141,13 +141,14 @@ PYBIND11_MODULE(_graphs, module) {
       .def("matches",
            [](const Signature& self, const py::tuple& args, const py::dict& kwargs) {
              Call call(args, kwargs);
-             Tensors tensors;
-             return self.matches(call.all.data(), call.positional, call.name_tuple(), tensors) && self.fits(tensors);
+             Borrowed tensors;
+             return self.matches(call.all.data(), call.positional, call.name_tuple(), tensors) &&
+                    self.fits(tensors.all());
            })
       .def("is_alike",
            [](const Signature& self, const py::tuple& args, const py::dict& kwargs) {
              Call call(args, kwargs);
-             Tensors tensors;
+             Borrowed tensors;
              return self.matches(call.all.data(), call.positional, call.name_tuple(), tensors);
            })
       .def("forget_example", &Signature::forget_example)
@@ -191,6 +192,7 @@ PYBIND11_MODULE(_graphs, module) {
              way->signature = signature;
              way->modes = modes;
              way->route = route;
+             route->grad = modes.grad();
              way->watch_keeper = watch;
              if (!watch.is_none()) way->watch = watch.cast<Watch*>();
              if (rebuild.is_none()) {

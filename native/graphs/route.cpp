@@ -30,6 +30,11 @@ at::Tensor given_on(const c10::Storage& storage, const tape::PlanSlot& slot, int
   return tensor;
 }
 
+// Without the checks of data(): this is asked for each parameter at each call.
+const void* data_of(const c10::StorageImpl& storage) {
+  return const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks().get();
+}
+
 const c10::StorageImpl* storage_impl(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
@@ -72,9 +77,14 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
 bool Route::is_in_place(const Tensors& given) const {
   for (const auto& external : externals_) {
     const auto* storage = external.tensor->unsafe_storage().unsafeGetStorageImpl();
-    if (storage != external.storage || storage->data() != external.data || external.tensor->numel() != external.numel ||
-        external.tensor->requires_grad() != external.requires_grad) {
+    if (storage != external.storage || data_of(*storage) != external.data ||
+        external.tensor->numel() != external.numel) {
       return false;
+    }
+  }
+  if (grad) {
+    for (const auto& external : externals_) {
+      if (external.tensor->requires_grad() != external.requires_grad) return false;
     }
   }
   for (const auto& [owner, gradient] : recording_->recorded().held_gradients) {
@@ -153,7 +163,8 @@ std::vector<char*> Route::to_bind(Branches& branches, const Tensors& given) cons
     const auto& saved = recording_->saved();
     if (std::find(saved.begin(), saved.end(), recording_->slot(inputs[i]).storage) != saved.end()) continue;
     if (shared[i] || recording_->storage_of(inputs[i]).kind != StorageInfo::kInput || tensor.numel() == 0) continue;
-    bool stays = tensor.nbytes() >= kLarge && i < branches.last.size() && branches.last[i] == tensor.const_data_ptr();
+    bool stays =
+        tensor.nbytes() >= kLarge && i < branches.last.size() && branches.last[i] == data_of(*storage_impl(tensor));
     bool fixed = i < options_.fixed.size() && options_.fixed[i];
     bool leased = Pool::lease_of(*storage_impl(tensor)) != nullptr;
     if (stays || fixed || leased) all[i] = static_cast<char*>(tensor.mutable_data_ptr());
@@ -234,9 +245,10 @@ void Route::undo(Branches& here) const {
 }
 
 // Tensors of one storage share it here as well.
-c10::Storage Route::storage_for(Graph& graph, uint32_t storage, bool copies, std::vector<c10::Storage>& known) {
-  if (known.size() <= storage) known.resize(recording_->storages().size());
-  if (known[storage]) return known[storage];
+c10::Storage Route::storage_for(Graph& graph, uint32_t storage, bool copies, Handed& known) {
+  for (const auto& [other, memory] : known) {
+    if (other == storage) return memory;
+  }
   const auto& outputs = graph.outputs();
   for (uint32_t i = 0; i < outputs.size(); i++) {
     if (outputs[i].storage != storage) continue;
@@ -244,21 +256,20 @@ c10::Storage Route::storage_for(Graph& graph, uint32_t storage, bool copies, std
     if (copies) {
       auto data = c10::GetAllocator(c10::DeviceType::CPU)->allocate(bytes);
       memcpy(data.get(), graph.pool().at(outputs[i].range.begin), bytes);
-      known[storage] = storage_of(std::move(data), bytes);
+      known.emplace_back(storage, storage_of(std::move(data), bytes));
     } else {
       auto& pool = graph.pool();
       Lease* lease = pool.lease(outputs[i].range, &graph, i);
-      known[storage] = storage_of(pool.data(lease), bytes);
-      lease->storage = known[storage].unsafeGetStorageImpl();
+      known.emplace_back(storage, storage_of(pool.data(lease), bytes));
+      lease->storage = known.back().second.unsafeGetStorageImpl();
       lease->over = options_.over;
     }
-    return known[storage];
+    return known.back().second;
   }
   throw std::runtime_error("An output of the graph lies nowhere.");
 }
 
-at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool copies,
-                         std::vector<c10::Storage>& known) {
+at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, Handed& known) {
   if (slot == kNone) return at::Tensor();
   const auto& record = recording_->slot(slot);
   const auto& info = recording_->storage_of(slot);
@@ -287,7 +298,7 @@ at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool
   return graph.tensor(slot).clone();  // of a backward: what the forward left
 }
 
-void Route::finish(Graph& graph, const Tensors& given, bool copies, std::vector<c10::Storage>& known) {
+void Route::finish(Graph& graph, const Tensors& given, bool copies, Handed& known) {
   for (uint32_t place : recording_->written_inputs()) {
     const auto& input = given[place];
     const auto& ours = graph.inputs()[place];
@@ -362,8 +373,10 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   auto graph = choose(here, given, copies);
   if (graph == nullptr) return Outcome::kHeld;
   report.graph = graph;
-  here.last.resize(given.size());
-  for (size_t i = 0; i < given.size(); i++) here.last[i] = given[i].has_storage() ? given[i].const_data_ptr() : nullptr;
+  if (here.last.size() != given.size()) here.last.resize(given.size());
+  for (size_t i = 0; i < given.size(); i++) {
+    here.last[i] = given[i].has_storage() ? data_of(*storage_impl(given[i])) : nullptr;
+  }
   {
     Below below;
     keep_for_guard(here);
@@ -389,7 +402,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   }
   hits++;
   visit(*graph);
-  std::vector<c10::Storage> known;
+  Handed known;
   {
     Below below;
     finish(*graph, given, copies, known);
@@ -429,7 +442,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   copy_in(*graph, gradients);
   graph->run();
   visit(*graph);
-  std::vector<c10::Storage> known;
+  Handed known;
   results.clear();
   for (uint32_t slot : recording_->recorded().derivatives) {
     results.push_back(output(*graph, slot, gradients, false, known));

@@ -67,6 +67,7 @@ class Route : public std::enable_shared_from_this<Route> {
   std::vector<Timed> timed_run(const Tensors& given);
 
   std::atomic<uint64_t> hits{0};
+  bool grad = true;  // whether autograd is on where it runs
   std::string name;  // of the function
 
  private:
@@ -92,6 +93,8 @@ class Route : public std::enable_shared_from_this<Route> {
     at::Tensor drawn;              // state of the generator
   };
 
+  using Handed = std::vector<std::pair<uint32_t, c10::Storage>>;  // storages of one run that are given out
+
   bool is_in_place(const Tensors& given) const;
   bool shares_memory(const Tensors& given) const;
   void release_gradients(const Graph* graph);
@@ -101,10 +104,10 @@ class Route : public std::enable_shared_from_this<Route> {
   void copy_in(Graph& graph, const Tensors& given) const;
   void keep_for_guard(Branches& here) const;
   void undo(Branches& here) const;
-  c10::Storage storage_for(Graph& graph, uint32_t storage, bool copies, std::vector<c10::Storage>& known);
-  at::Tensor output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, std::vector<c10::Storage>& known);
+  c10::Storage storage_for(Graph& graph, uint32_t storage, bool copies, Handed& known);
+  at::Tensor output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, Handed& known);
   void visit(Graph& graph);
-  void finish(Graph& graph, const Tensors& given, bool copies, std::vector<c10::Storage>& known);
+  void finish(Graph& graph, const Tensors& given, bool copies, Handed& known);
 
   std::shared_ptr<const Recording> recording_;
   RouteOptions options_;

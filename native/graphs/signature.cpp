@@ -108,11 +108,11 @@ Signature::Item Signature::take(PyObject* value, int depth) {
   return {Item::kObject, weak, {}};
 }
 
-bool Signature::same(const Item& item, PyObject* value, Tensors& tensors) {
+bool Signature::same(const Item& item, PyObject* value, Borrowed& tensors) {
   switch (item.kind) {
     case Item::kTensor:
       if (!is_tensor(value)) return false;
-      tensors.push_back(THPVariable_Unpack(value));
+      tensors.push(THPVariable_Unpack(value));
       return true;
     case Item::kPlain: return same_plain(item.value, value);
     case Item::kObject:
@@ -142,7 +142,7 @@ bool Signature::same(const Item& item, PyObject* value, Tensors& tensors) {
   return false;
 }
 
-bool Signature::matches(PyObject* const* args, size_t positional, PyObject* names, Tensors& tensors) const {
+bool Signature::matches(PyObject* const* args, size_t positional, PyObject* names, Borrowed& tensors) const {
   size_t named = names == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(names));
   if (positional != positional_ || positional + named != items_.size()) return false;
   for (size_t i = 0; i < named && names != names_; i++) {
@@ -156,8 +156,9 @@ bool Signature::matches(PyObject* const* args, size_t positional, PyObject* name
     for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(found); i++) {
       PyObject* each = PyList_GET_ITEM(found, i);
       good = is_tensor(each);
-      if (good) tensors.push_back(THPVariable_Unpack(each));
+      if (good) tensors.push(THPVariable_Unpack(each));
     }
+    tensors.own();  // the list goes
     Py_XDECREF(found);
     return good && tensors.size() == specs_.size();
   }

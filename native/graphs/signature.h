@@ -11,6 +11,40 @@ namespace torchreel::graphs {
 
 using Tensors = std::vector<at::Tensor>;
 
+// Tensors of a call, which the call itself keeps alive: they are not counted, unless own() is called.
+class Borrowed {
+ public:
+  Borrowed() = default;
+  Borrowed(const Borrowed&) = delete;
+  ~Borrowed() { clear(); }
+  void push(const at::Tensor& tensor) {
+    if (owned_) {
+      all_.push_back(tensor);
+    } else {
+      all_.emplace_back(
+          c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(tensor.unsafeGetTensorImpl()));
+    }
+  }
+  void own() {
+    if (owned_) return;
+    for (const auto& tensor : all_) c10::raw::intrusive_ptr::incref(tensor.unsafeGetTensorImpl());
+    owned_ = true;
+  }
+  void clear() {
+    if (!owned_) {
+      for (auto& tensor : all_) tensor.unsafeReleaseTensorImpl();
+    }
+    all_.clear();
+    owned_ = false;
+  }
+  const Tensors& all() const { return all_; }
+  size_t size() const { return all_.size(); }
+
+ private:
+  Tensors all_;
+  bool owned_ = false;
+};
+
 class Signature {
  public:
   // The GIL is held in all of these. A call as vectorcall has it: positional arguments, then those by name.
@@ -19,7 +53,7 @@ class Signature {
   ~Signature();
 
   // Whether a call is as this one was. Its tensors are written to `tensors`, in the order of the arguments.
-  bool matches(PyObject* const* args, size_t positional, PyObject* names, Tensors& tensors) const;
+  bool matches(PyObject* const* args, size_t positional, PyObject* names, Borrowed& tensors) const;
   // Whether its tensors lie as they did: dtype, sizes, strides, alignment, and which share memory.
   bool fits(const Tensors& tensors) const;
   // For arguments of other classes than torch's and Python's own: a function that gives their tensors as a list, or
@@ -51,7 +85,7 @@ class Signature {
   };
 
   Item take(PyObject* value, int depth);
-  static bool same(const Item& item, PyObject* value, Tensors& tensors);
+  static bool same(const Item& item, PyObject* value, Borrowed& tensors);
   static Spec spec_of(const Tensors& tensors, size_t place);
   static void free(Item& item);
   static void write(const Item& item, const std::vector<Spec>& specs, size_t& next, std::string& text);

@@ -35,6 +35,7 @@ class CallKind:
         self._patterns = 0
         self.numbers: set[int] = set()  # of its recordings
         self.last: Recording | None = None
+        self.inputs_move = False  # those that looked like the function's own tensors are others at each call
         self.skip_once = False
         self.failing = ""  # what a replay failed at, where eager perhaps does not
 

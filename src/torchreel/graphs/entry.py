@@ -155,6 +155,7 @@ class Graphed(_graphs.Entry):
                 change = watch.changed() or "Something that the function reads has changed."
             self._drop(recording)
             kind.changed(change)
+            kind.inputs_move = kind.inputs_move or (why == "moved" and bool(recording.parts.also))
             if watch is not None and watch.volatile:
                 kind.give_up(change)
             kind.after = watch
@@ -186,7 +187,7 @@ class Graphed(_graphs.Entry):
             kind.before = None
         try:
             again = functools.partial(_again, weakref.ref(self), kind)
-            recording = take.recording(self._options, again, kind.after, self._fixed)
+            recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
         except RefusedError as refusal:
             kind.refused(f"{self._name} {refusal}", _TRIES)
             return result

@@ -111,15 +111,22 @@ class Take:
         return result
 
     def recording(
-        self, options: GraphOptions, again: Callable[..., Any], after: Watch | None, fixed: Sequence[bool] | None
+        self,
+        options: GraphOptions,
+        again: Callable[..., Any],
+        after: Watch | None,
+        fixed: Sequence[bool] | None,
+        inputs_move: bool,
     ) -> Recording:
-        """Raises RefusedError. `fixed`: see Graphed."""
+        """Raises RefusedError. `fixed`: see Graphed; `inputs_move`: see CallKind."""
         if self.refusal:
             raise RefusedError(self.refusal)
         try:
             parts = self._captured.parts()
         except TapeError as error:
             raise RefusedError(f"cannot be put on a tape: {error}") from None
+        if inputs_move:
+            parts.also.clear()
         if parts.refusal:
             raise RefusedError(f"cannot be replayed: {parts.refusal}")
         if self._session.scheduled:
