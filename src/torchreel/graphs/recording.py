@@ -20,6 +20,7 @@ from torchreel.graphs.watch import Watch
 from torchreel.graphs.watch_calls import functions_run
 from torchreel.program.model import Program, Ref, Tree
 from torchreel.program.source_frames import source_line
+from torchreel.program.writes import read_and_written
 from torchreel.tape.captured import Captured, Parts
 from torchreel.tape.fitting import MisfitError, fit
 from torchreel.tape.names import reachable
@@ -102,9 +103,10 @@ class Take:
         if self.derivatives is not None:
             self.derivatives.take_slots(asked_slots)
         self._session = session
+        function = self._function
         self._captured = Captured(
             session, self._given, self._results, self._slots, described(self._function),
-            lambda: reachable(self._function),
+            lambda: reachable(function),
         )  # fmt: skip
         if joins:
             return self._results.rebuild(_joined(outputs, owners, inputs, self._inputs))
@@ -138,9 +140,13 @@ class Take:
             raise RefusedError(f"leaves a new tensor in {parts.left[0]}, which a replay would not: return it instead")
         if parts.stale:
             raise RefusedError(f"reads a tensor that nobody has after the call ({parts.stale[0]})")
+        if _reads_old_gradients(program):
+            raise RefusedError("uses gradients that the call before left, and clears them: step after the backward")
         native = self._native(parts)
         if self.modes.grad and any(self._inputs[place].requires_grad for place in native.written_inputs):
             raise RefusedError("writes to an input that requires a gradient")
+        if self.derivatives is not None:
+            self._check_that_it_can_run_again(parts, native)
         if options.mutation == "skip" and native.written_inputs:
             names = ", ".join(program.inputs[place].name for place in native.written_inputs)
             raise RefusedError(f"writes to its inputs ({names}), and mutation='skip' was asked for")
@@ -168,6 +174,16 @@ class Take:
             self.derivatives.attach(way, program, parts.tensors, again)
         self.signature.forget_example()
         return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives)
+
+    def _check_that_it_can_run_again(self, parts: Parts, native: Any) -> None:
+        """For a backward that is not the recorded one, which begins with what the forward has left."""
+        if native.written_inputs:
+            raise RefusedError("writes to its inputs and has results that require a gradient")
+        program = parts.program
+        forward = program.ops[: _place(program, self._boundary)]
+        own = {program.slots[slot].storage for slot in parts.tensors}
+        if own & read_and_written(program, forward):
+            raise RefusedError("reads and writes its own state, and has results that require a gradient")
 
     def _native(self, parts: Parts) -> Any:
         program = parts.program
@@ -220,6 +236,18 @@ def _joined(
         for place, output in zip(places, found, strict=True):
             outputs[place] = output
     return outputs
+
+
+def _reads_old_gradients(program: Program) -> bool:
+    """Whether a tensor that has no name looks like the gradient that a tensor had before the function cleared it."""
+    slots = program.slots
+    cleared = {
+        (slots[one.owner].dtype, slots[one.owner].sizes)
+        for one in program.bindings
+        if one.kind == "grad" and one.cleared
+    }
+    unknown = [slot for slot in slots if slot.role == "captured" and slot.name.startswith("captured_")]
+    return any((slot.dtype, slot.sizes) in cleared for slot in unknown)
 
 
 def _held_gradients(parts: Parts) -> list[tuple[torch.Tensor, torch.Tensor]]:
