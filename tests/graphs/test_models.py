@@ -213,9 +213,6 @@ def test_eager_optimizer(optimizer: Any, settings: dict[str, Any]) -> None:
     held_to_eager(run, _STEPS - 3)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="it is right, but never replayed: batches that its closure reaches are taken for its state"
-)
 def test_loss_and_backward_in_the_graph_and_the_optimizer_outside() -> None:
     def run(wrap: Wrap) -> list[Any]:
         made = make_run("convolution", torch.optim.Adam, {"lr": 0.01}, _STEPS)
@@ -255,9 +252,6 @@ def test_step_before_backward() -> None:
     held_to_eager(run, 0)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="it is right, but never replayed: batches that its closure reaches are taken for its state"
-)
 def test_gradients_that_are_set_to_zero_and_added_to() -> None:
     def run(wrap: Wrap) -> list[Any]:
         made = make_run("mlp", torch.optim.SGD, {"lr": 0.05}, _STEPS)
@@ -274,9 +268,6 @@ def test_gradients_that_are_set_to_zero_and_added_to() -> None:
     held_to_eager(run, 1)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="it is right, but never replayed: batches that its closure reaches are taken for its state"
-)
 def test_gradients_are_clipped_and_scaled() -> None:
     def run(wrap: Wrap) -> list[Any]:
         made = make_run("words", torch.optim.AdamW, {"lr": 0.01}, _STEPS)
