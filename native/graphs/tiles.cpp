@@ -15,7 +15,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr int64_t kTileBytes = 1 << 14;  // of the widest elements: some of them fit into the cache next to a core
+constexpr int64_t kTileBytes = 1 << 15;  // of the widest elements: some of them fit into the cache next to a core
 constexpr size_t kLine = 64;             // bytes
 
 c10::Storage storage_at(char* data, size_t bytes) {
@@ -33,6 +33,7 @@ at::Tensor flat(const c10::Storage& storage, at::ScalarType dtype, int64_t eleme
 
 bool is_pointwise(const tape::OpInfo& op) {
   if (op.random || op.varying) return false;
+  if (op.name == "aten::_to_copy") return true;
   if (op.handle.hasTag(at::Tag::pointwise)) return true;
   // Torch has the tag on the functional op alone.
   const auto& [name, overload] = op.operator_name;
@@ -47,12 +48,17 @@ bool in_same_order(const at::Tensor& one, const at::Tensor& other) {
          (one.strides() == other.strides() || (one.is_contiguous() && other.is_contiguous()));
 }
 
-// Kernels for tiles: those that torch runs over elements, and loops over plain pointers.
+bool is_iterator(Kernel* kernel) { return dynamic_cast<at::TensorIteratorBase*>(kernel) != nullptr; }
+
+bool is_of(const Kernel* kernel, std::string_view layer) { return kernel != nullptr && kernel->layer() == layer; }
+
+// Kernels for tiles: loops over plain pointers, those that torch runs over elements, and calls on tensors.
 std::unique_ptr<Kernel> tile_kernel(const Bound& call) {
   auto kernel = prepare_in("bound", call);
-  if (kernel != nullptr && std::string_view(kernel->layer()) == "loop") return kernel;
+  if (is_of(kernel.get(), "loop") || is_of(kernel.get(), "copy")) return kernel;
   kernel = prepare_in("structured", call);
-  return dynamic_cast<at::TensorIteratorBase*>(kernel.get()) == nullptr ? nullptr : std::move(kernel);
+  if (is_iterator(kernel.get())) return kernel;
+  return prepare_in("out", call);
 }
 
 // The call with other tensors in place of those of all the elements. The same tensor is replaced by the same.
@@ -82,8 +88,8 @@ bool is_movable(const Bound& call) {
 
 // An op for tiles of one size.
 struct TileOp {
-  std::unique_ptr<Kernel> kernel;              // whose operands are moved from tile to tile,
-  at::TensorIteratorBase* iterator = nullptr;  // which has them,
+  std::unique_ptr<Kernel> kernel;              // whose tensors are moved from tile to tile,
+  at::TensorIteratorBase* iterator = nullptr;  // and what it has of them by itself,
   std::vector<std::pair<int, size_t>> moved;   // operands and their regions
   std::vector<std::unique_ptr<Kernel>> each;   // else a kernel for each tile
 };
@@ -182,6 +188,7 @@ class Lane {
     op.kernel = tile_kernel(here);
     op.iterator = dynamic_cast<at::TensorIteratorBase*>(op.kernel.get());
     if (op.kernel == nullptr) throw Unfit();
+    if (is_of(op.kernel.get(), "out")) return op;
     if (op.iterator != nullptr && is_movable(call) && find_operands(op)) return op;
     op.iterator = nullptr;
     op.moved.clear();
@@ -217,7 +224,7 @@ class Lane {
       for (auto [operand, region] : op.moved) {
         op.iterator->unsafe_replace_operand(operand, places_[region].begin + tile * places_[region].step);
       }
-      (op.iterator != nullptr ? op.kernel : op.each[tile])->run();
+      (op.each.empty() ? op.kernel : op.each[tile])->run();
     }
   }
 

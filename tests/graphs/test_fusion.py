@@ -207,6 +207,17 @@ def test_memory_that_is_used_again_for_elements_of_another_size() -> None:
     held_to_eager(function, lambda: (numbers(_MANY + 3),))
 
 
+@pytest.mark.parametrize("other", [torch.bfloat16, torch.float16, torch.float64, torch.int32], ids=str)
+@torch.no_grad()
+def test_conversions_and_choices_are_part_of_chains(other: torch.dtype) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        a = x.neg().clamp(-9, 9).nan_to_num()
+        b = a.to(other).float().clone()
+        return torch.where(b > 0, a, y).masked_fill(a > 1, 3).neg()
+
+    held_to_eager(function, lambda: (numbers(_MANY + 3), numbers(_MANY + 3)))
+
+
 @torch.no_grad()
 def test_constants_of_another_dtype() -> None:
     whole = torch.arange(_MANY)
