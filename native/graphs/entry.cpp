@@ -156,7 +156,9 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
   }
   std::vector<py::object> tensors;
   for (const auto& tensor : results) tensors.push_back(py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor)));
-  if (way.rebuild) return way.rebuild(tensors).release().ptr();
+  if (way.rebuild) {
+    return way.rebuild(tensors, call_of(args, positional, names, at::Tensor())).release().ptr();
+  }
   return way.result.build(tensors).release().ptr();
 }
 

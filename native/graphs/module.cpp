@@ -171,6 +171,7 @@ PYBIND11_MODULE(_graphs, module) {
              if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
              auto route = std::make_shared<Route>(recording, options);
              route->name = name;
+             route->label = "torchreel::graph " + name;
              return route;
            }),
            py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <cstring>
@@ -382,6 +383,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
     keep_for_guard(here);
     copy_in(*graph, given);
     try {
+      RECORD_FUNCTION(label, {});  // who listens hears of the graph, not of its ops
       graph->run();
     } catch (const GuardFailure& failure) {
       report.failure = "was " + failure.recorded + " and is " + failure.now;

@@ -67,8 +67,9 @@ class Route : public std::enable_shared_from_this<Route> {
   std::vector<Timed> timed_run(const Tensors& given);
 
   std::atomic<uint64_t> hits{0};
-  bool grad = true;  // whether autograd is on where it runs
-  std::string name;  // of the function
+  bool grad = true;   // whether autograd is on where it runs
+  std::string name;   // of the function
+  std::string label;  // of a run, for profilers
 
  private:
   struct External {

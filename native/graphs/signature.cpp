@@ -45,6 +45,7 @@ Signature::Signature(PyObject* const* args, size_t positional, PyObject* names) 
     names_ = names;
   }
   for (size_t i = 0; i < example_.size(); i++) specs_.push_back(spec_of(example_, i));
+  text_ = written();
 }
 
 Signature::~Signature() {
@@ -251,7 +252,7 @@ void Signature::write(const Item& item, const std::vector<Spec>& specs, size_t& 
   }
 }
 
-std::string Signature::text() const {
+std::string Signature::written() const {
   std::string text;
   size_t next = 0;
   for (size_t i = 0; i < items_.size(); i++) {

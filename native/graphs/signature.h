@@ -63,7 +63,7 @@ class Signature {
   const Tensors& example() const { return example_; }
   void forget_example() { example_.clear(); }
   // "float32[1, 64], 3"
-  std::string text() const;
+  const std::string& text() const { return text_; }
   size_t tensors() const { return specs_.size(); }
 
  private:
@@ -88,6 +88,7 @@ class Signature {
   static bool same(const Item& item, PyObject* value, Borrowed& tensors);
   static Spec spec_of(const Tensors& tensors, size_t place);
   static void free(Item& item);
+  std::string written() const;
   static void write(const Item& item, const std::vector<Spec>& specs, size_t& next, std::string& text);
 
   std::vector<Item> items_;
@@ -97,6 +98,7 @@ class Signature {
   Tensors example_;
   PyObject* fit_ = nullptr;
   bool plain_ = true;
+  std::string text_;
 };
 
 }  // namespace torchreel::graphs

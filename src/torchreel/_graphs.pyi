@@ -102,7 +102,7 @@ class Way:
         watch: Watch | None,
         shape: Any,
         place: type,
-        rebuild: Callable[[list[torch.Tensor]], Any] | None,
+        rebuild: Callable[[list[torch.Tensor], tuple[Any, ...]], Any] | None,
         number: int,
     ) -> None: ...
     def differentiate(

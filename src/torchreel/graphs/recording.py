@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from torchreel.tape.structure import Place, Structure
 from torchreel.tape.trace import described
 
 _numbers = itertools.count(1)
+_COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
 # What the first trace of a process has to do once is done here, so that the first recording takes milliseconds.
 _tape.use_wrappers(True)
 
@@ -83,7 +85,7 @@ class Take:
         try:
             with functions_run() as self._calls:
                 result = self._function(*args, **kwargs)
-            self._results = Structure(result)
+            self._results = Structure(result, _objects(args, kwargs))
             self._boundary = session.capture.op_count
             self.derivatives, self.refusal = None, ""
             owners: list[torch.Tensor] = []
@@ -109,7 +111,7 @@ class Take:
             lambda: reachable(function),
         )  # fmt: skip
         if joins:
-            return self._results.rebuild(_joined(outputs, owners, inputs, self._inputs))
+            return self._results.rebuild(_joined(outputs, owners, inputs, self._inputs), _objects(args, kwargs))
         return result
 
     def recording(
@@ -166,7 +168,7 @@ class Take:
             )  # fmt: skip
         shape, rebuild = self._results.shape, None
         if not _is_simple(shape):
-            shape, rebuild = None, self._results.rebuild
+            shape, rebuild = None, functools.partial(_rebuilt, self._results)
         way = _graphs.Way(
             self.signature, self.modes, route, None if watch is None else watch.native, shape, Place, rebuild, number
         )
@@ -260,6 +262,15 @@ def _held_gradients(parts: Parts) -> list[tuple[torch.Tensor, torch.Tensor]]:
     if len(held) < len(wanted):
         raise RefusedError("finds a gradient of a tensor that it does not use: clear gradients within it")
     return held
+
+
+def _objects(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments that are neither tensors nor plain: a function may return one, such as a cache that it filled."""
+    return [one for one in (*args, *kwargs.values()) if not isinstance(one, _COMMON)]
+
+
+def _rebuilt(results: Structure, tensors: list[torch.Tensor], call: tuple[Any, ...]) -> Any:
+    return results.rebuild(tensors, _objects(call[0], call[1]))
 
 
 def _is_simple(shape: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,16 +23,18 @@ _DEEPEST = 12
 class Structure:
     """A value with its tensors taken out: they are `tensors`, and the rest is kept to build the value again.
 
-    A tensor that stands in two places is taken out twice: at the next call they may be two.
+    A tensor that stands in two places is taken out twice: at the next call they may be two. `known` are objects that
+    are taken out whole: rebuild() is given others in their places.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, known: Sequence[Any] = ()) -> None:
         self.tensors: list[torch.Tensor] = []
+        self._known = {id(one): Known(index) for index, one in enumerate(known)}
         self.slots: list[int] = []  # of the tensors, once a tape knows them
         self.shape = self._take(value, 0)  # with a Place for each tensor
 
-    def rebuild(self, tensors: list[torch.Tensor]) -> Any:
-        return _built(self.shape, tensors)
+    def rebuild(self, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -> Any:
+        return _built(self.shape, tensors, known)
 
     def constants(self) -> list[tuple[str, Any]]:
         """What is no tensor, each with where it stands."""
@@ -74,17 +76,31 @@ class Structure:
 
     def _take_object(self, value: Any, depth: int) -> Any:
         """Of an object of some class: a copy whose tensors are places, or itself where it has none."""
-        inside = list(_tensors_inside(value, set(), depth))
+        if id(value) in self._known:
+            return self._known[id(value)]
+        inside = list(_tensors_inside(value, set(self._known), depth))
         if not inside:
             return value
         memo: dict[int, Any] = {id(tensor): self._take_tensor(tensor, depth) for tensor in inside}
         memo |= {id(kept): kept for kept in _kept_inside(value, set(), depth)}
-        return Whole(copy.deepcopy(value, memo), [memo[id(tensor)] for tensor in inside])
+        memo |= self._known
+        places = [memo[id(tensor)] for tensor in inside]
+        return Whole(copy.deepcopy(value, memo), places, list(self._known.values()))
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
     """Where a tensor stood."""
+
+    index: int
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return memo.get(id(self), self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """Where an object stood that the caller knows."""
 
     index: int
 
@@ -109,22 +125,26 @@ class Whole:
 
     shape: Any
     places: list[Any]
+    known: list[Known] = dataclasses.field(default_factory=list)
 
 
-def _built(shape: Any, tensors: list[torch.Tensor]) -> Any:
+def _built(shape: Any, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -> Any:
+    if isinstance(shape, Known):
+        return known[shape.index]
     if isinstance(shape, Place):
         return tensors[shape.index]
     if isinstance(shape, Wrapper):
-        parts = {name: _built(part, tensors) for name, part in shape.parts.items()}
+        parts = {name: _built(part, tensors, known) for name, part in shape.parts.items()}
         return shape.type.__tensor_unflatten__(parts, shape.context, shape.size, shape.stride)
     if isinstance(shape, Whole):
-        return copy.deepcopy(shape.shape, {id(place): _built(place, tensors) for place in shape.places})
+        memo = {id(place): _built(place, tensors, known) for place in [*shape.places, *shape.known]}
+        return copy.deepcopy(shape.shape, memo)
     if type(shape) in (tuple, list):
-        return type(shape)(_built(part, tensors) for part in shape)
+        return type(shape)(_built(part, tensors, known) for part in shape)
     if type(shape) is dict:
-        return {key: _built(part, tensors) for key, part in shape.items()}
+        return {key: _built(part, tensors, known) for key, part in shape.items()}
     if isinstance(shape, tuple) and hasattr(shape, "_fields"):
-        return type(shape)(*(_built(part, tensors) for part in shape))
+        return type(shape)(*(_built(part, tensors, known) for part in shape))
     return shape
 
 
