@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import torchreel
 from tests.graphs.random_functions import function_of, moves, outputs
-from tests.tape.outcome import bits
+from tests.tape import outcome
 
 SHAPES = [(3,), (2, 3), (4, 1), (2, 2, 2), (), (1, 5)]
 calls = st.lists(
@@ -35,6 +35,12 @@ _phases = [Phase.explicit, Phase.reuse, Phase.generate]
 _calm = {"deadline": None, "suppress_health_check": list(HealthCheck), "phases": _phases}
 some = settings(max_examples=30, derandomize=True, **_calm)
 many = settings(max_examples=3000, **_calm)
+
+
+def bits(value: Any) -> Any:
+    """A tensor of one element may have any stride and still be contiguous: of a clone, it has not."""
+    dense = torch.contiguous_format
+    return outcome.bits(value.detach().clone(memory_format=dense) if torch.is_tensor(value) else value)
 
 
 class Side:
@@ -102,7 +108,12 @@ def held_to_eager(drawn: Any, made: Any, trains: bool) -> None:
         for place, (which, shape, fed, hold, when) in enumerate(made):
             seed = place % 7
             arguments = (which, SHAPES[shape], fed, hold, when, seed, trains)
-            wanted = theirs.call(*arguments)
+            try:
+                wanted = theirs.call(*arguments)
+            except RuntimeError as error:
+                # Eager has saved what was written since. A graph has a copy of it, and need not refuse.
+                assert "modified by an inplace operation" in str(error)
+                return
             assert ours.call(*arguments) == wanted, f"call {place}"
             assert ours.kept() == theirs.kept(), f"what was held before call {place}"
 
