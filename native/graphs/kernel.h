@@ -39,8 +39,9 @@ class Kernel {
 using Prepare = std::unique_ptr<Kernel> (*)(const Bound& call);
 using Preparers = std::unordered_map<std::string_view, Prepare>;  // by name with overload: "aten::add.Tensor"
 
-const Preparers& structured_kernels();  // generated: the kernels of structured ops, their checks and iterators made once
-const Preparers& bound_kernels();       // written by hand: BLAS, norms, attention, copies ...
+const Preparers&
+structured_kernels();              // generated: the kernels of structured ops, their checks and iterators made once
+const Preparers& bound_kernels();  // written by hand: BLAS, norms, attention, copies ...
 
 // The best that there is for this call; never nothing, but throws where the op cannot be run on fixed memory at all.
 std::unique_ptr<Kernel> prepare(const Bound& call);

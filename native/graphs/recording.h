@@ -70,7 +70,7 @@ class Recording {
   bool draws_before_guard() const { return draws_before_guard_; }
   const std::vector<uint32_t>& written_before_guard() const { return written_before_guard_; }  // external slots
   // Tensors of others that it writes: their versions count on.
-  const std::vector<uint32_t>& written() const { return written_; }                // external slots
+  const std::vector<uint32_t>& written() const { return written_; }  // external slots
   // Whether a run that stops half-way has changed nothing that others see.
   bool is_pure() const { return written_.empty() && written_inputs_.empty() && all_.bindings.empty() && !draws_; }
   const std::vector<uint32_t>& written_inputs() const { return written_inputs_; }  // places among the inputs

@@ -65,7 +65,8 @@ OpInfo::OpInfo(c10::OperatorHandle op)
   shallow = view || blank || reshapes || base.ends_with("_like") || base.starts_with("aten::new_");
   silent = base.starts_with("profiler::");
   bool aten = base.starts_with("aten::");
-  varying = (!aten && !is_collective(base)) || handle.hasTag(at::Tag::dynamic_output_shape) || handle.hasTag(at::Tag::data_dependent_output);
+  varying = (!aten && !is_collective(base)) || handle.hasTag(at::Tag::dynamic_output_shape) ||
+            handle.hasTag(at::Tag::data_dependent_output);
   parts = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
           !handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   factory = true;

@@ -21,7 +21,7 @@ from torchreel.graphs.watch import Watch
 from torchreel.graphs.watch_calls import functions_run
 from torchreel.program.model import Program, Ref, Tree
 from torchreel.program.source_frames import source_line
-from torchreel.program.writes import read_and_written
+from torchreel.program.writes import read_and_written, written_storages
 from torchreel.tape.captured import Captured, Parts
 from torchreel.tape.fitting import MisfitError, fit
 from torchreel.tape.names import reachable
@@ -241,7 +241,10 @@ def _joined(
 
 
 def _reads_old_gradients(program: Program) -> bool:
-    """Whether a tensor that has no name looks like the gradient that a tensor had before the function cleared it."""
+    """Whether a tensor that has no name looks like the gradient that a tensor had before the function cleared it.
+
+    One that the function writes is something else: a bucket of DistributedDataParallel, for example.
+    """
     slots = program.slots
     cleared = {
         (slots[one.owner].dtype, slots[one.owner].sizes)
@@ -249,6 +252,8 @@ def _reads_old_gradients(program: Program) -> bool:
         if one.kind == "grad" and one.cleared
     }
     unknown = [slot for slot in slots if slot.role == "captured" and slot.name.startswith("captured_")]
+    written = written_storages(program)
+    unknown = [slot for slot in unknown if slot.storage not in written]
     return any((slot.dtype, slot.sizes) in cleared for slot in unknown)
 
 
