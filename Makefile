@@ -55,7 +55,7 @@ $(STAMPS)/package: $(STAMPS)/torch pyproject.toml
 
 # Only what changed is compiled.
 $(STAMPS)/native: $(STAMPS)/package setup.py $(NATIVE) $(GENERATOR)
-	@echo "Compiling the native core: some four minutes the first time."
+	@echo "Compiling the native core: some eight minutes the first time."
 	@$(PYTHON) setup.py --quiet build_ext --inplace >$(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@
 
