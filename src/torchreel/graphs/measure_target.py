@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from torchreel.errors import OptionError
+from torchreel.graphs.entry import Graphed
 
 EXAMPLE = "example_inputs"
 _SHAPE = re.compile(r"(?P<sizes>\d+(?:x\d+)*)?(?::(?P<dtype>\w+))?")
@@ -96,7 +97,8 @@ def _found(module: ModuleType, path: str, attribute: str) -> Callable[..., Any]:
         value = getattr(value, part)
     if isinstance(value, type) or not callable(value):
         raise OptionError(f"{attribute} of {path} is no function but {_kind(value)}: name a function or a module.")
-    function: Callable[..., Any] = value
+    # One that is graphed already is measured beside what it was before.
+    function: Callable[..., Any] = value.__wrapped__ if isinstance(value, Graphed) else value
     return function
 
 

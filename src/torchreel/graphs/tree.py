@@ -78,8 +78,8 @@ class Status:
         children: dict[int, list[Node]] = {}
         known = {node.id for node in self.nodes}
         for node in self.nodes:
-            for parent, _ in node.parents or [(0, 0)]:
-                children.setdefault(parent if parent in known else 0, []).append(node)
+            for parent in {one if one in known else 0 for one, _ in node.parents or [(0, 0)]}:
+                children.setdefault(parent, []).append(node)
         drawn: set[int] = set()
 
         def draw(parent: int, indent: str) -> Iterator[str]:
