@@ -67,7 +67,8 @@ OpInfo::OpInfo(c10::OperatorHandle op)
   bool aten = base.starts_with("aten::");
   varying = (!aten && !is_collective(base)) || handle.hasTag(at::Tag::dynamic_output_shape) ||
             handle.hasTag(at::Tag::data_dependent_output);
-  parts = handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+  // An op of others may do its work by itself, whatever it is registered as.
+  parts = aten && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
           !handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   factory = true;
   for (const auto& argument : schema.arguments()) {
