@@ -9,27 +9,13 @@ import pytest
 import torch
 
 from tests.graphs.op_calls import LAYERS, OpCall, bits, difference, failures
-from tests.tape.op_database import SOME_DTYPES, Way, database, title
+from tests.tape.op_database import SOME_DTYPES, Way, calm, database, pytest_generate_tests, title  # noqa: F401
 from torchreel import _graphs
 
 _EVERY = 12  # op, of the sample
 _SHARDS = 3
 
 aten = torch.ops.aten
-
-
-@pytest.fixture(autouse=True)
-def _calm(recwarn: pytest.WarningsRecorder) -> None:
-    """What torch says about experimental ops is not ours."""
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "op" not in metafunc.fixturenames:
-        return
-    # Importing the database takes seconds: not where its tests are left out.
-    wanted = metafunc.config.option.markexpr != "not long"
-    ops = database() if wanted else []
-    metafunc.parametrize("op", ops, ids=[title(op) for op in ops])
 
 
 def ways(op: Any, dtypes: tuple[torch.dtype, ...]) -> list[Way]:

@@ -8,24 +8,10 @@ import pytest
 import torch
 
 from tests.graphs.graphed_ops import DIFFERENTIABLE, Tally, check, ways
-from tests.tape.op_database import SOME_DTYPES, database, title
+from tests.tape.op_database import SOME_DTYPES, calm, database, pytest_generate_tests, title  # noqa: F401
 
 _EVERY = 17  # op, of the sample
 _SHARDS = 4
-
-
-@pytest.fixture(autouse=True)
-def _calm(recwarn: pytest.WarningsRecorder) -> None:
-    """What torch says about experimental ops is not ours."""
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "op" not in metafunc.fixturenames:
-        return
-    # Importing the database takes seconds: not where its tests are left out.
-    wanted = metafunc.config.option.markexpr != "not long"
-    ops = database() if wanted else []
-    metafunc.parametrize("op", ops, ids=[title(op) for op in ops])
 
 
 @pytest.mark.parametrize("shard", range(_SHARDS))

@@ -291,3 +291,18 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def _bytes(tensor: torch.Tensor) -> bytes:
     return tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+@pytest.fixture(autouse=True)
+def calm(recwarn: pytest.WarningsRecorder) -> None:
+    """What torch says about experimental ops is not ours."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """For files that import it: a test with the argument `op` is made for each of them."""
+    if "op" not in metafunc.fixturenames:
+        return
+    # Importing the database takes seconds: not where its tests are left out.
+    wanted = metafunc.config.option.markexpr != "not long"
+    ops = database() if wanted else []
+    metafunc.parametrize("op", ops, ids=[title(op) for op in ops])

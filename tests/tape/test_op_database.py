@@ -8,24 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.tape.op_database import SOME_DTYPES, Way, check, database, samples, title, ways
+from tests.tape.op_database import SOME_DTYPES, Way, calm, check, database, pytest_generate_tests, samples, title, ways  # noqa: F401
 
 _EVERY = 12  # op, of the sample
 _SHARDS = 4
-
-
-@pytest.fixture(autouse=True)
-def _calm(recwarn: pytest.WarningsRecorder) -> None:
-    """What torch says about experimental ops is not ours."""
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "op" not in metafunc.fixturenames:
-        return
-    # Importing the database takes seconds: not where its tests are left out.
-    wanted = metafunc.config.option.markexpr != "not long"
-    ops = database() if wanted else []
-    metafunc.parametrize("op", ops, ids=[title(op) for op in ops])
 
 
 def failures(op: Any, chosen: Iterator[Way] | list[Way], most: int | None, folder: Path) -> list[str]:

@@ -30,6 +30,7 @@ from torchreel.tape.structure import Place, Structure
 from torchreel.tape.trace import described
 
 _numbers = itertools.count(1)
+_BRANCHES = 8  # graphs of one recording in one thread, before outputs are copied
 _COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
 # What the first trace of a process has to do once is done here, so that the first recording takes milliseconds.
 _tape.use_wrappers(True)
@@ -131,41 +132,13 @@ class Take:
             raise RefusedError(f"cannot be put on a tape: {error}") from None
         if inputs_move:
             parts.also.clear()
-        if parts.refusal:
-            raise RefusedError(f"cannot be replayed: {parts.refusal}")
-        if self._session.scheduled:
-            raise RefusedError("steps a scheduler of the learning rate: call scheduler.step() outside of it")
-        program = parts.program
-        if any(slot < 0 for slot in self._slots):
-            raise RefusedError("returns a tensor that no op made")
-        if parts.left:
-            raise RefusedError(f"leaves a new tensor in {parts.left[0]}, which a replay would not: return it instead")
-        if parts.stale:
-            raise RefusedError(f"reads a tensor that nobody has after the call ({parts.stale[0]})")
-        if _reads_old_gradients(program):
-            raise RefusedError("uses gradients that the call before left, and clears them: step after the backward")
+        self._check_what_is_left(parts)
         native = self._native(parts)
-        if self.modes.grad and any(self._inputs[place].requires_grad for place in native.written_inputs):
-            raise RefusedError("writes to an input that requires a gradient")
-        if self.derivatives is not None:
-            self._check_that_it_can_run_again(parts, native)
-        if options.mutation == "skip" and native.written_inputs:
-            names = ", ".join(program.inputs[place].name for place in native.written_inputs)
-            raise RefusedError(f"writes to its inputs ({names}), and mutation='skip' was asked for")
+        self._check_writes(parts, native, options)
+        route = self._route(parts.program, native, options, list(fixed or ()))
+        watch = self._watch(after) if fixed is None else None
         number = next(_numbers)
-        name = program.provenance.function
-        route = _graphs.Route(native, name, options.held, 8, options.exact, _over(name), list(fixed or ()))
-        try:
-            route.make_first(self._inputs)
-        except RuntimeError as error:
-            raise RefusedError(f"has an op that cannot be bound to fixed memory: {error}") from None
-        optimizers = [step.optimizer() for step in self._session.steps]
-        watch = None
-        if fixed is None:
-            watch = Watch(
-                self._function, self._session.capture.modules(), [one for one in optimizers if one is not None],
-                self._calls, after,
-            )  # fmt: skip
+        program = parts.program
         shape, rebuild = self._results.shape, None
         if not _is_simple(shape):
             shape, rebuild = None, functools.partial(_rebuilt, self._results)
@@ -176,6 +149,48 @@ class Take:
             self.derivatives.attach(way, program, parts.tensors, again)
         self.signature.forget_example()
         return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives)
+
+    def _check_what_is_left(self, parts: Parts) -> None:
+        """A replay leaves nothing in Python, and finds what the recorded call found."""
+        if parts.refusal:
+            raise RefusedError(f"cannot be replayed: {parts.refusal}")
+        if self._session.scheduled:
+            raise RefusedError("steps a scheduler of the learning rate: call scheduler.step() outside of it")
+        if any(slot < 0 for slot in self._slots):
+            raise RefusedError("returns a tensor that no op made")
+        if parts.left:
+            raise RefusedError(f"leaves a new tensor in {parts.left[0]}, which a replay would not: return it instead")
+        if parts.stale:
+            raise RefusedError(f"reads a tensor that nobody has after the call ({parts.stale[0]})")
+        if _reads_old_gradients(parts.program):
+            raise RefusedError("uses gradients that the call before left, and clears them: step after the backward")
+
+    def _check_writes(self, parts: Parts, native: _graphs.Recording, options: GraphOptions) -> None:
+        written = native.written_inputs
+        if self.modes.grad and any(self._inputs[place].requires_grad for place in written):
+            raise RefusedError("writes to an input that requires a gradient")
+        if self.derivatives is not None:
+            self._check_that_it_can_run_again(parts, native)
+        if options.mutation == "skip" and written:
+            names = ", ".join(parts.program.inputs[place].name for place in written)
+            raise RefusedError(f"writes to its inputs ({names}), and mutation='skip' was asked for")
+
+    def _route(
+        self, program: Program, native: _graphs.Recording, options: GraphOptions, fixed: list[bool]
+    ) -> _graphs.Route:
+        """With its first graphs, so that an op that cannot be bound is known now and not at a replay."""
+        name = program.provenance.function
+        route = _graphs.Route(native, name, options.held, _BRANCHES, options.exact, _over(name), fixed)
+        try:
+            route.make_first(self._inputs)
+        except RuntimeError as error:
+            raise RefusedError(f"has an op that cannot be bound to fixed memory: {error}") from None
+        return route
+
+    def _watch(self, after: Watch | None) -> Watch:
+        found = [step.optimizer() for step in self._session.steps]
+        optimizers = [one for one in found if one is not None]
+        return Watch(self._function, self._session.capture.modules(), optimizers, self._calls, after)
 
     def _check_that_it_can_run_again(self, parts: Parts, native: Any) -> None:
         """For a backward that is not the recorded one, which begins with what the forward has left."""
