@@ -5,7 +5,7 @@ STAMPS := .stamps
 NATIVE := $(wildcard native/*.h native/*.cpp native/*.c native/tape/*.h native/tape/*.cpp \
 	native/graphs/*.h native/graphs/*.cpp)
 # What writes the wrappers of the tape and the kernels of graphs.
-GENERATOR := $(addprefix src/torchreel/tape/,generator.py wrapper.py unboxed.py derivation.py hot_ops.txt) \
+GENERATOR := $(addprefix src/torchreel/tape/,generator.py shards.py wrapper.py unboxed.py derivation.py hot_ops.txt) \
 	$(addprefix src/torchreel/graphs/,kernel_generator.py structured_kernel.py)
 PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 export MAX_JOBS ?= 2

@@ -11,12 +11,12 @@ import argparse
 import functools
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchreel.errors import TorchreelError
 from torchreel.graphs.structured_kernel import class_name, definition_of, include_of, names_of
+from torchreel.tape import shards as code
 from torchreel.tape.schemas import NAMESPACE, parsed
 
 if TYPE_CHECKING:
@@ -81,11 +81,7 @@ def generate(folder: Path, shards: int = SHARDS) -> list[Path]:
     for shard in range(shards):
         mine = [group for group in structured_groups() if shard_of(group, shards) == shard]
         texts[f"kernels_{shard}.cpp"] = _shard(mine, shard, shards)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("kernels*.cpp"):
-        if path.name not in texts:
-            path.unlink()
-    return [folder / name for name, text in texts.items() if _write(folder / name, text)]
+    return code.write(folder, texts, "kernels*.cpp")
 
 
 @functools.cache
@@ -125,9 +121,9 @@ def _shard(groups: Sequence[NativeFunctionsGroup], shard: int, shards: int) -> s
     return _SHARD.format(
         shard=shard,
         shards=shards,
-        includes=_lines(sorted({include_of(group) for group in groups})),
+        includes=code.lines(sorted({include_of(group) for group in groups})),
         definitions="\n".join(definition_of(group) for group in groups),
-        registrations=_lines(registrations),
+        registrations=code.lines(registrations),
     )
 
 
@@ -138,21 +134,10 @@ def _all(shards: int) -> str:
         for group in out_groups()
     ]
     return _ALL.format(
-        declarations=_lines(f"void add_kernels_{shard}(Preparers& all);" for shard in range(shards)),
-        calls=_lines(f"    add_kernels_{shard}(*made);" for shard in range(shards)),
-        overloads=_lines(overloads),
+        declarations=code.lines(f"void add_kernels_{shard}(Preparers& all);" for shard in range(shards)),
+        calls=code.lines(f"    add_kernels_{shard}(*made);" for shard in range(shards)),
+        overloads=code.lines(overloads),
     )
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
-
-
-def _write(path: Path, text: str) -> bool:
-    if path.exists() and path.read_text() == text:
-        return False
-    path.write_text(text)
-    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,16 +147,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", metavar="OUT_DIR", type=Path, help="where the C++ files go")
     options = parser.parse_args(arguments)
-    try:
+
+    def written() -> str:
         changed = generate(options.folder)
-    except TorchreelError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"Error: The system refused: {error.strerror} ({error.filename}).", file=sys.stderr)
-        return 1
-    print(f"{len(structured_groups()):,} kernels in {SHARDS} shards; {len(changed)} files changed in {options.folder}.")
-    return 0
+        count = len(structured_groups())
+        return f"{count:,} kernels in {SHARDS} shards; {len(changed)} files changed in {options.folder}."
+
+    return code.run(written)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchreel.errors import OptionError, TorchreelError
+from torchreel.errors import OptionError
+from torchreel.tape import shards as code
 from torchreel.tape.hot_ops import hot_ops
 from torchreel.tape.schemas import NAMESPACE, parsed
 from torchreel.tape.unboxed import boxed_because
@@ -74,11 +75,7 @@ def generate(folder: Path, *, every: bool = False, shards: int = SHARDS) -> list
     for shard in range(shards):
         mine = [function for function in functions if shard_of(function, shards) == shard]
         texts[f"wrappers_{shard}.cpp"] = _shard(mine, shard, shards)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("wrappers*.cpp"):
-        if path.name not in texts:
-            path.unlink()
-    return [folder / name for name, text in texts.items() if _write(folder / name, text)]
+    return code.write(folder, texts, "wrappers*.cpp")
 
 
 def wrapped(every: bool) -> list[NativeFunction]:
@@ -103,29 +100,18 @@ def _shard(functions: Sequence[NativeFunction], shard: int, shards: int) -> str:
     return _SHARD.format(
         shard=shard,
         shards=shards,
-        includes=_lines(sorted({include_of(function) for function in functions})),
+        includes=code.lines(sorted({include_of(function) for function in functions})),
         definitions="\n".join(definition_of(function) for function in functions),
-        registrations=_lines(registration_of(function) for function in functions),
+        registrations=code.lines(registration_of(function) for function in functions),
     )
 
 
 def _registration(shards: int) -> str:
     return _ALL.format(
         shards=shards,
-        declarations=_lines(f"void register_shard_{shard}(torch::Library& aten);" for shard in range(shards)),
-        calls=_lines(f"  register_shard_{shard}(aten);" for shard in range(shards)),
+        declarations=code.lines(f"void register_shard_{shard}(torch::Library& aten);" for shard in range(shards)),
+        calls=code.lines(f"  register_shard_{shard}(aten);" for shard in range(shards)),
     )
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
-
-
-def _write(path: Path, text: str) -> bool:
-    if path.exists() and path.read_text() == text:
-        return False
-    path.write_text(text)
-    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -136,18 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", metavar="OUT_DIR", type=Path, help="where the C++ files go")
     parser.add_argument("--all", action="store_true", help="not only the hot set, but all that can have a wrapper")
     options = parser.parse_args(arguments)
-    try:
+
+    def written() -> str:
         changed = generate(options.folder, every=options.all)
-    except TorchreelError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"Error: The system refused: {error.strerror} ({error.filename}).", file=sys.stderr)
-        return 1
-    print(
-        f"{len(wrapped(options.all)):,} wrappers in {SHARDS} shards; {len(changed)} files changed in {options.folder}."
-    )
-    return 0
+        count = len(wrapped(options.all))
+        return f"{count:,} wrappers in {SHARDS} shards; {len(changed)} files changed in {options.folder}."
+
+    return code.run(written)
 
 
 if __name__ == "__main__":
