@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "../tape/collectives.h"
 #include "../tape/slots.h"
@@ -38,8 +39,13 @@ constexpr std::string_view kWrap = "_c10d_functional::_wrap_tensor_autograd";
   throw error;
 }
 
-// In place, but only autograd sees it: torch.tensor() calls it in inference mode.
-bool is_detaching(const Step& step) { return step.op->name == "aten::detach_"; }
+// These turn a tensor in place: what it is called from then on is another slot on the same memory.
+bool only_turns(const Step& step) {
+  static const std::unordered_set<std::string> known = {"aten::detach_",      "aten::t_",       "aten::transpose_",
+                                                        "aten::unsqueeze_",   "aten::squeeze_", "aten::squeeze_.dim",
+                                                        "aten::squeeze_.dims"};
+  return known.count(step.op->name) != 0;
+}
 
 }  // namespace
 
@@ -115,8 +121,13 @@ void Recording::check(const Step& step) const {
     auto kind = step.given[0].slots.empty() ? StorageInfo::kMade : storage_of(step.given[0].slots[0]).kind;
     if (kind != StorageInfo::kMade) refuse(step, "it waits for a collective that began before it was called");
   }
-  if (step.op->reshapes && !is_detaching(step))
+  if (step.op->reshapes && !only_turns(step)) {
     refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
+  }
+  if (only_turns(step) && step.op->name != "aten::detach_" &&
+      storage_of(step.given[0].slots[0]).kind != StorageInfo::kMade) {
+    refuse(step, step.op->name + " changes the shape of a tensor of others in place");
+  }
   if (step.op->name.starts_with("aten::as_strided_")) refuse(step, step.op->name + " looks at memory around a tensor");
   for (const auto& given : step.given) {
     if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
@@ -237,7 +248,7 @@ void Recording::leave_out() {
   boundary_ = SIZE_MAX;
   for (auto& step : all_.steps) {
     if (boundary_ == SIZE_MAX && step.index >= all_.boundary) boundary_ = steps.size();
-    if (step.op->silent || is_detaching(step) || step.op->name == kWrap || is_alias(step)) continue;
+    if (step.op->silent || only_turns(step) || step.op->name == kWrap || is_alias(step)) continue;
     if (step.op->unset && !step.gave.empty()) continue;
     if (is_foldable(step, written)) {
       fold(step);

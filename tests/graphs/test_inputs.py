@@ -490,3 +490,29 @@ def test_many_kinds_in_turn() -> None:
         for got, wanted in zip(graphed(x), (x * 2, x.sum(0)), strict=True):
             assert bits(got) == bits(wanted) and got.stride() == wanted.stride()
             assert got.requires_grad == wanted.requires_grad
+
+
+def test_a_tensor_that_is_turned_in_place() -> None:
+    """As recurrent modules do with batch_first."""
+    modules = [torch.nn.GRU(8, 8, batch_first=True), torch.nn.LSTM(8, 8, num_layers=2, batch_first=True)]
+    for module in modules:
+        graphed = torchreel.graphed(module)
+        with torch.no_grad():
+            for _ in range(6):
+                x = torch.randn(2, 5, 8)
+                wanted, got = module(x)[0], graphed(x)[0]
+                assert torch.equal(wanted, got) and wanted.stride() == got.stride()
+        assert graphed.replays() == 4
+
+
+def test_an_input_that_is_turned_in_place_is_left_to_eager() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.t_()
+        return x * 2
+
+    graphed = torchreel.graphed(function)
+    for _ in range(6):
+        ours = torch.randn(2, 3)
+        theirs = ours.clone()
+        assert torch.equal(graphed(ours), function(theirs)) and ours.shape == theirs.shape
+    assert graphed.replays() == 0

@@ -1,4 +1,4 @@
-"""Generated C++ in several files, so that they are compiled at the same time: wrappers of the tape, kernels of graphs."""
+"""Generated C++ in several files, which are compiled at the same time: wrappers of the tape, kernels of graphs."""
 
 from __future__ import annotations
 
