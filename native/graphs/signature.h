@@ -60,7 +60,6 @@ class Signature {
   // None if the call is another one.
   void set_fit(PyObject* fit, const Tensors& tensors);
   bool is_plain() const { return plain_; }
-  const Tensors& example() const { return example_; }
   void forget_example() { example_.clear(); }
   // "float32[1, 64], 3"
   const std::string& text() const { return text_; }

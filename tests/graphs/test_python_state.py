@@ -491,3 +491,14 @@ def test_graphed_within_graphed_and_within_a_trace() -> None:
     tape = torchreel.trace(outer, torch.ones(3))
     x = torch.randn(3)
     assert torch.equal(tape.replay(x), outer(x))
+
+
+def test_a_number_of_many_values_has_a_bounded_number_of_recordings() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * x[0].item()
+
+    graphed = torchreel.graphed(function)
+    for step in range(400):
+        x = torch.full((3,), float(step // 4 % 20))  # each value is seen often enough to be worth a recording
+        assert torch.equal(graphed(x), function(x))
+    assert len(graphed.recordings()) <= 8

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
-from torchreel.errors import GraphError, HeldOutputError, OptionError
+from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError
 from torchreel.graphs.calls import CallKind
 from torchreel.graphs.costs import Cost, costs_of
 from torchreel.graphs.options import GraphOptions, Held, Mutation
@@ -170,11 +170,16 @@ class Graphed(_graphs.Entry):
             kind.give_up("An input shares memory with a tensor that the function writes.")
 
     def _record(self, kind: CallKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if _graphs_busy():
+        if len(kind.numbers & self._recordings.keys()) >= _GUARDS:
+            kind.tell("Numbers that Python used had more values than there may be recordings: such a call ran eagerly.")
             return self._run(args, kwargs)
         take = Take(self.__wrapped__, args, kwargs)
         if kind.before is not None:
             kind.before.rebase()
+        try:
+            take.begin()
+        except TraceError:  # another thread makes a tape at this moment
+            return self._run(args, kwargs)
         result = take.run(args, kwargs, kind.pattern)
         if kind.before is not None:
             counted = kind.before.numbers_changed()
@@ -281,12 +286,6 @@ def _again(graphed: weakref.ref[Graphed], kind: CallKind, *rest: Any) -> list[to
             "function until its backwards are done."
         )
     return alive.another_backward(kind, *rest)
-
-
-def _graphs_busy() -> bool:
-    from torchreel import _tape
-
-    return bool(_tape.is_recording())
 
 
 def graphed(

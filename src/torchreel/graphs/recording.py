@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -47,7 +47,6 @@ class Recording:
     parts: Parts
     watch: Watch | None  # None where another guards the function
     derivatives: Derivatives | None
-    notes: list[str] = field(default_factory=list)
 
     def line(self, op: int) -> str:
         """The source line of an op, or nothing."""
@@ -76,13 +75,20 @@ class Take:
         fit_objects(self.signature, self._given)
         self._inputs = list(self._given.tensors)
 
+    def begin(self) -> None:
+        """Start the capture: run() is next. Raises TraceError where there is one already."""
+        self._leaves = (
+            leaves_for(self._inputs) if self.modes.grad else self._inputs
+        )  # before: it is no part of the tape
+        self._session = Session(self._inputs, False)
+
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], pattern: Pattern | None) -> Any:
         """Call the function, as anybody would; then, if it can be differentiated, its backward, for nobody."""
-        inputs = leaves_for(self._inputs) if self.modes.grad else self._inputs
+        inputs = self._leaves
         joins = any(leaf is not tensor for leaf, tensor in zip(inputs, self._inputs, strict=True))
         if joins:
             args, kwargs = self._given.rebuild(inputs)
-        session = Session(self._inputs, False)
+        session = self._session
         try:
             with functions_run() as self._calls:
                 result = self._function(*args, **kwargs)
@@ -105,7 +111,6 @@ class Take:
         self._slots, asked_slots = slots[: len(outputs)], slots[len(outputs) :]
         if self.derivatives is not None:
             self.derivatives.take_slots(asked_slots)
-        self._session = session
         function = self._function
         self._captured = Captured(
             session, self._given, self._results, self._slots, described(self._function),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torchreel import _graphs
@@ -52,7 +52,6 @@ class Status:
     eager: int
     pool_bytes: int  # the farthest that the graphs of this thread reach
     outputs_held: int
-    extra: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
