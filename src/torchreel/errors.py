@@ -25,6 +25,8 @@
     ├── GraphError                a graphed function cannot be called now
     │   ├── HeldOutputError       an output that is still held would be overwritten
     │   └── VerifyError           a replay and the function itself gave different results
+    ├── EdgeError                 a deployed model cannot be loaded, run or profiled
+    │   └── MissingPackageError   its format needs a package that is not installed
     ├── OptionError               a value that the user gave is not one of those allowed
     └── QueryError                an SQL statement that cannot be run
 
@@ -130,6 +132,14 @@ class HeldOutputError(GraphError):
 
 class VerifyError(GraphError):
     """A replay and the function itself gave different results."""
+
+
+class EdgeError(TorchreelError):
+    """A deployed model cannot be loaded, run or profiled."""
+
+
+class MissingPackageError(EdgeError):
+    """The format of a model needs a package that is not installed."""
 
 
 class OptionError(TorchreelError, ValueError):
