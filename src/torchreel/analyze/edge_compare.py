@@ -1,0 +1,124 @@
+"""Two formats of one model, op by op: the same op in the same module, beside each other.
+
+Ops are the same if they are in the same module and one computes what the other does, whatever their formats call them.
+Where one of the two reels does not know its modules, ops of a name are one row. What has no counterpart, because a
+compiler folded or fused it, is told apart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torchreel.analyze.connection import opened
+from torchreel.analyze.edge_names import canonical
+from torchreel.analyze.edge_rates import median_ns
+from torchreel.analyze.edge_runs import TABLES, place_ops
+from torchreel.reel import Reel
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two did there, in a run."""
+
+    names: tuple[str, ...]  # as its format calls them
+    calls: float
+    ns: int
+
+
+@dataclass(frozen=True)
+class Match:
+    path: str  # of the module, without the model's own name; "" is the model itself, or not known
+    op: str
+    left: Side | None
+    right: Side | None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the left one's time the right one takes."""
+        if self.left is None or self.right is None or self.left.ns <= 0:
+            return None
+        return self.right.ns / self.left.ns
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows of both, those with the greatest time first."""
+
+    by_module: bool  # whether both know their modules
+    rows: list[Match]
+
+    @property
+    def matched(self) -> list[Match]:
+        return [row for row in self.rows if row.left and row.right]
+
+    @property
+    def unmatched(self) -> list[Match]:
+        return [row for row in self.rows if not (row.left and row.right)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as `torchreel edge --compare --format json` prints them."""
+        return {"by_module": self.by_module, "rows": [{**asdict(row), "ratio": row.ratio} for row in self.rows]}
+
+
+@dataclass
+class _Group:
+    names: dict[str, None] = field(default_factory=dict)
+    calls: int = 0
+    times: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # of each run
+
+
+@dataclass(frozen=True)
+class _Op:
+    run: int
+    path: str | None
+    name: str
+    calls: int
+    ns: int
+
+
+def edge_compare(left: Reel, right: Reel) -> Comparison:
+    """Match the ops of two reels of EdgeProfiler."""
+    (left_ops, left_runs), (right_ops, right_runs) = _read(left), _read(right)
+    by_module = all(any(op.path is not None for op in ops) for ops in (left_ops, right_ops))
+    ours, theirs = _grouped(left_ops, by_module), _grouped(right_ops, by_module)
+    rows = [
+        Match(*place, _side(ours.get(place), left_runs), _side(theirs.get(place), right_runs))
+        for place in dict.fromkeys((*ours, *theirs))
+    ]
+    return Comparison(by_module, sorted(rows, key=lambda row: (-max(_times(row)), row.path, row.op)))
+
+
+def _side(group: _Group | None, runs: int) -> Side | None:
+    if group is None:
+        return None
+    return Side(tuple(group.names), group.calls / runs, median_ns(group.times.values(), runs))
+
+
+def _times(row: Match) -> Iterator[int]:
+    return (side.ns for side in (row.left, row.right) if side is not None)
+
+
+def _read(reel: Reel) -> tuple[list[_Op], int]:
+    with opened(reel, TABLES) as connection:
+        place_ops(connection, reel, nested=False)
+        rows = connection.sql("""
+            SELECT s.run, m.path, s.name, count(*), sum(s.ns)::BIGINT
+            FROM shown AS s LEFT JOIN modules AS m ON m.process = s.process AND m.id = s.module
+            GROUP BY ALL ORDER BY s.run, min(s.start_ns)""").fetchall()
+        runs = connection.sql("SELECT count(*) FROM runs").fetchall()[0][0]
+    return [_Op(*row) for row in rows], int(runs)
+
+
+def _grouped(ops: list[_Op], by_module: bool) -> dict[tuple[str, str], _Group]:
+    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+    for op in ops:
+        # The model's own name differs: its class in one format, its graph's or its file's in another.
+        path = (op.path or "").partition(".")[2] if by_module else ""
+        group = groups[path, canonical(op.name)]
+        group.names[op.name] = None
+        group.calls += op.calls
+        group.times[op.run] += op.ns
+    return groups
