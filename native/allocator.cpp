@@ -13,6 +13,8 @@
 #include "heap.h"
 #include "history.h"
 #include "holders.h"
+#include "models.h"
+#include "recorder.h"
 #include "recording.h"
 #include "stream.h"
 
@@ -20,17 +22,30 @@ namespace torchreel {
 
 namespace {
 
-enum Taps : uint32_t { kEvents = 1, kHistory = 2, kCaching = 4 };
+enum Taps : uint32_t { kEvents = 1, kHistory = 2, kCaching = 4, kModelEvents = 8 };
 std::atomic<uint32_t> taps{0};
 c10::Allocator* inner = nullptr;
 c10::DeleterFnPtr inner_free = nullptr;
 std::atomic<OutOfMemoryObserver> oom_observer{nullptr};
 
+// Whether an alloc by this thread is an event of the recording. A free always is: its block may have been one.
+bool tells_alloc(uint32_t now) {
+  if (TORCHREEL_LIKELY((now & kModelEvents) == 0)) return (now & kEvents) != 0;
+  Model* model = current_model();
+  return model != nullptr && model->memory;
+}
+
+bool wants_stack(const Stream* stream) {
+  if (stream->stacks == nullptr || stream->open_ops > 0) return false;
+  Model* model = current_model();
+  return model == nullptr || (model->wants & kStackWanted) != 0;
+}
+
 void write_alloc(void* address, size_t bytes, uint64_t flags = 0) {
   Stream* stream = writable_stream();
   if (TORCHREEL_UNLIKELY(stream == nullptr)) return;
   uint64_t* at = begin_event(stream);
-  if (stream->stacks != nullptr && stream->open_ops <= 0 && flags == 0) at = put_stack(stream, at);
+  if (flags == 0 && wants_stack(stream)) at = put_stack(stream, at);
   at = put_head(stream, at, layout::kAlloc, 0, flags);
   *at++ = reinterpret_cast<uint64_t>(address);
   *at++ = bytes;
@@ -127,7 +142,7 @@ void free_cached(void* address, uint32_t now) {
 void free_block(void* address) {
   if (address == nullptr) return;
   uint32_t now = taps.load(std::memory_order_relaxed);
-  if (now & kEvents) write_free(address);
+  if (now & (kEvents | kModelEvents)) write_free(address);
   if (Heap::owns(address)) return free_cached(address, now);
   if (now & kHistory) {
     uint32_t stack = History::get().stack_of_free();
@@ -144,7 +159,7 @@ class FrontAllocator final : public c10::Allocator {
     if (now & kCaching) {
       TORCH_CHECK(static_cast<ptrdiff_t>(bytes) >= 0, "A tensor cannot have ", bytes, " bytes.");
       void* address = bytes == 0 ? nullptr : allocate_cached(bytes, now);
-      if (address != nullptr && (now & kEvents)) write_alloc(address, bytes);
+      if (address != nullptr && tells_alloc(now)) write_alloc(address, bytes);
       return {address, address, &free_block, c10::Device(c10::DeviceType::CPU)};
     }
     c10::DataPtr data = pass_through(bytes, now);
@@ -165,7 +180,7 @@ class FrontAllocator final : public c10::Allocator {
       std::lock_guard told(Heap::get().gate);
       History::get().loose_alloc(address, bytes, stack);
     }
-    if (now & kEvents) write_alloc(address, bytes);
+    if (tells_alloc(now)) write_alloc(address, bytes);
   }
 
   static c10::DataPtr pass_through(size_t bytes, uint32_t now) {
@@ -224,6 +239,8 @@ void watch_allocations(bool on) {
   Heap::get().visit(
       [](Segment& segment) { write_alloc(segment.address + kHeader, segment.size, layout::kSegmentFlag); });
 }
+
+void watch_model_allocations(bool on) { set_tap(kModelEvents, on); }
 
 void cache_allocations(bool on) {
   Heap::get().observe_segments(&tell_segment);

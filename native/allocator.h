@@ -12,6 +12,8 @@ namespace torchreel {
 
 // From now on allocs and frees are events of the active recording. Does not require the GIL.
 void watch_allocations(bool on);
+// The same for those of models that are recorded by themselves.
+void watch_model_allocations(bool on);
 
 // From now on new blocks come from the caching heap, or from torch's allocator again. A block goes back where it came
 // from.

@@ -101,9 +101,11 @@ void Decoder::decode_words(uint32_t id, const uint64_t* at, const uint64_t* end)
   while (at != nullptr && at < end) {
     uint64_t head = *at++;
     uint64_t tag = head & 0xf;
-    size_t needed = tag == kAlloc ? 2 : tag == kFree || tag == kEndKeyed || tag == kFlow || tag == kTime ? 1 : 0;
+    size_t needed = tag == kAlloc                                                                        ? 2
+                    : tag == kFree || tag == kEndKeyed || tag == kFlow || tag == kTime || tag == kHandle ? 1
+                                                                                                         : 0;
     if (static_cast<size_t>(end - at) < needed) return;
-    if (tag != kStack && tag != kTime && tag != kInputs && tag != kName && tag != kCounters) {
+    if (tag != kStack && tag != kTime && tag != kInputs && tag != kName && tag != kCounters && tag != kHandle) {
       thread.tick += head >> kTicksShift;
       end_tick_ = std::max(end_tick_, thread.tick);
     }
@@ -114,6 +116,7 @@ void Decoder::decode_words(uint32_t id, const uint64_t* at, const uint64_t* end)
       case kEndKeyed: end_keyed(thread, id, *at++); break;
       case kStack: thread.stack = static_cast<uint32_t>(head >> kIdShift); break;
       case kTime: thread.tick = *at++; break;
+      case kHandle: thread.handle = static_cast<int64_t>(*at++); break;
       case kAlloc:
       case kFree: {
         int32_t row = thread.open.empty() ? kNoRow : thread.open.back();
@@ -204,6 +207,7 @@ const uint64_t* Decoder::decode_begin(Thread& thread, uint32_t id, uint64_t head
     row.seq = thread.seq;
   }
   if (has_thread) row.fwd_torch_thread = *at++;
+  row.handle = std::exchange(thread.handle, -1);
   if (row.name >= definitions_.names.size()) row.name = inline_name("(unknown)", kOther);
   if (row.inputs >= definitions_.inputs.size()) row.inputs = kNone;
   begin_row(thread, id, row);

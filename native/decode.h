@@ -65,6 +65,7 @@ class Decoder {
     uint32_t inputs = layout::kNone;
     uint32_t end_thread = layout::kNone;
     uint32_t counters = layout::kNone;
+    int64_t handle = -1;
     bool ended = false;
     bool cut = false;  // ended with the recording, not by itself
     bool async = false;
@@ -88,6 +89,7 @@ class Decoder {
     std::vector<ForwardCall>* forward = nullptr;  // its differentiable calls, by sequence number
     uint32_t inline_name = layout::kNone;
     uint32_t inline_inputs = layout::kNone;
+    int64_t handle = -1;
     std::vector<uint64_t> counters;
   };
 

@@ -70,6 +70,7 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
   Column& open = column("open", Type::kBool);
   Column& end_thread = column("end_thread", Type::kInt32);
   Column& node = column("node", Type::kInt32);
+  Column& handle = column("debug_handle", Type::kInt64);
 
   Texts names;
   Texts overloads;
@@ -106,6 +107,7 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
     open.add_bool(row.cut);
     end_thread.add(or_none(row.end_thread), -1);
     node.add(header_.node, -1);
+    handle.add(row.handle, -1);
   }
   name.set_dictionary(names.take());
   overload.set_dictionary(overloads.take());

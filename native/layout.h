@@ -27,6 +27,7 @@
 //   kTime        ticks                                  absolute, when 36 bits are too few
 //   kInputs      n, n words                             inputs too many to be given ids, of the next begin
 //   kName        bytes, text padded to 8                a name too many to be given an id, of the next begin or mark
+//   kHandle      debug handle                           where in a model's source the next begin stands
 #pragma once
 
 #include <cstdint>
@@ -89,6 +90,7 @@ enum Tag : uint64_t {
   kTime = 11,
   kInputs = 12,
   kName = 13,
+  kHandle = 14,
 };
 
 // Flags of kBegin and kBeginKeyed. Two bits say where the sequence number is.
@@ -124,6 +126,9 @@ enum Definition : uint32_t {
 };
 
 constexpr uint32_t kNone = 0xffffffff;
+
+// The name of a mark after which a thread works for the model whose number follows.
+constexpr char kModelMark[] = "torchreel::model ";
 
 enum Kind : uint32_t {
   kOp = 0,

@@ -10,7 +10,9 @@
 
 #include "allocator.h"
 #include "counters.h"
+#include "lite.h"
 #include "memory_module.h"
+#include "models.h"
 #include "python_calls.h"
 #include "recorder.h"
 #include "recording.h"
@@ -40,6 +42,7 @@ RecordingOptions options_from(const py::dict& given) {
   options.shapes = flag("shapes");
   options.memory = flag("memory");
   options.stacks = flag("stacks");
+  options.models = flag("models");
   options.counters = list("counters");
   options.hidden_files = list("hidden_files");
   return options;
@@ -79,6 +82,7 @@ void start(const py::dict& given, const py::object& name_thread) {
     py::gil_scoped_release nogil;
     recording->start();
   }
+  if (recording->options.models) return;
   if (recording->options.memory) watch_allocations(true);
   attach_callbacks(*recording);
 }
@@ -88,6 +92,7 @@ py::dict stop() {
   detach_callbacks();
   unwatch_calls();
   watch_allocations(false);
+  watch_model_allocations(false);
   {
     py::gil_scoped_release nogil;
     recording.stop();
@@ -105,6 +110,7 @@ void abandon() {
   detach_callbacks();
   unwatch_calls();
   watch_allocations(false);
+  watch_model_allocations(false);
   stop_emitting();
 }
 
@@ -186,6 +192,26 @@ PYBIND11_MODULE(_core, module) {
   module.def("stop_emitting", &stop_emitting);
   module.def("counter_names", &counter_names);
   module.def("counter_problem", &counter_problem);
+  module.def("watch_model_allocations", &watch_model_allocations);
+  py::class_<Model, std::shared_ptr<Model>>(module, "Model")
+      .def(py::init([](uint32_t id, uint32_t name, bool shapes, bool stacks, bool counters, bool memory,
+                       const std::string& handles) {
+             int wants = (shapes ? kInputsWanted : 0) | (stacks ? kStackWanted : 0) | (counters ? kCountersWanted : 0);
+             Handles kind = handles == "lite"          ? Handles::kLite
+                            : handles == "torchscript" ? Handles::kTorchScript
+                                                       : Handles::kNone;
+             return std::make_shared<Model>(id, name, wants, memory, kind);
+           }),
+           py::arg("id"), py::arg("name"), py::arg("shapes"), py::arg("stacks"), py::arg("counters"), py::arg("memory"),
+           py::arg("handles"))
+      .def("enter", [](const std::shared_ptr<Model>& model) { enter_model(model); })
+      .def("leave", [](const std::shared_ptr<Model>&) { leave_model(); })
+      .def("places", [](Model& model) {
+        py::list all;
+        for (const auto& place : model.places()) all.append(py::make_tuple(place.modules, place.frames));
+        return all;
+      });
+  bind_lite(module);
   bind_memory(module);
   py::class_<Range>(module, "Range")
       .def(py::init<std::string>())

@@ -4,6 +4,7 @@
 
 #include "frames.h"
 #include "interpreter.h"
+#include "models.h"
 #include "recording.h"
 #include "stream.h"
 
@@ -15,6 +16,7 @@ namespace {
 EvalFunction next_eval = nullptr;
 bool record_python = false;
 bool calls_paused = false;
+bool of_models_only = false;
 PyCodeObject* module_code = nullptr;
 PyObject* module_namer = nullptr;
 std::unordered_map<PyObject*, uint32_t> module_names;
@@ -63,6 +65,7 @@ uint32_t name_of_call(torchreel_frame* frame, bool is_module, PyObject* module) 
 PyObject* eval_and_record(PyThreadState* state, torchreel_frame* frame, int throwing) {
   bool is_module = frame->code == module_code;
   if ((!is_module && !record_python) || calls_paused || naming) return next_eval(state, frame, throwing);
+  if (of_models_only && current_model() == nullptr) return next_eval(state, frame, throwing);
   // Held over the naming: the frame's own reference may go once it runs.
   PyObject* module = is_module ? frame->localsplus[0] : nullptr;
   uint32_t name = name_of_call(frame, is_module, module);
@@ -81,6 +84,8 @@ PyObject* eval_and_record(PyThreadState* state, torchreel_frame* frame, int thro
 void watch_calls(bool python, PyObject* module_call, PyObject* name_module) {
   record_python = python;
   calls_paused = false;
+  Recording* recording = Recording::active();
+  of_models_only = recording != nullptr && recording->options.models;
   module_code = reinterpret_cast<PyCodeObject*>(module_call);
   Py_XINCREF(module_call);
   Py_XINCREF(name_module);

@@ -10,6 +10,7 @@
 #include "counters.h"
 #include "frames.h"
 #include "inputs.h"
+#include "models.h"
 #include "recording.h"
 #include "stream.h"
 
@@ -75,14 +76,10 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
   return at + (bytes + 7) / 8;
 }
 
-enum Wants { kInputsWanted = 1, kStackWanted = 2, kCountersWanted = 4 };
-
-template <int wants>
-std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
-  Stream* stream = writable_stream();
-  if (TORCHREEL_UNLIKELY(stream == nullptr)) return nullptr;
-  uint64_t* at = begin_event(stream);
-  if constexpr ((wants & kStackWanted) != 0) at = put_stack(stream, at);
+// What is wanted is known when this is compiled into a callback of the recorder, so it asks nothing there.
+[[gnu::always_inline]] inline void write_begin(const at::RecordFunction& call, Stream* stream, uint64_t* at,
+                                               const int wants) {
+  if ((wants & kStackWanted) != 0) at = put_stack(stream, at);
 
   const NameOrSchema& name = call.*name_member();
   uint64_t key = 0;
@@ -98,7 +95,7 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
   }
   uint64_t flags = 0;
   uint32_t inputs = kNone;
-  if constexpr ((wants & kInputsWanted) != 0) {
+  if ((wants & kInputsWanted) != 0) {
     at = put_inputs(stream, at, call.inputs(), id, &inputs);
     if (TORCHREEL_LIKELY(inputs != kNone)) flags |= kHasInputs;
   }
@@ -109,24 +106,18 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
   }
   uint64_t forward_thread = call.forwardThreadId();
   if (forward_thread != 0) flags |= kHasForwardThread;
-  if constexpr ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
+  if ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
   at = put_head(stream, at, key == 0 ? kBegin : kBeginKeyed, id, flags);
   if (key != 0) *at++ = key;
-  if constexpr ((wants & kInputsWanted) != 0) {
-    if (inputs != kNone) *at++ = inputs;
-  }
+  if ((wants & kInputsWanted) != 0 && inputs != kNone) *at++ = inputs;
   if ((flags & 3) == kSeqWord) *at++ = static_cast<uint64_t>(seq);
   if (forward_thread != 0) *at++ = forward_thread;
   commit_event(stream, at);
-  return nullptr;
 }
 
-template <int wants>
-void on_end(const at::RecordFunction& call, at::ObserverContext*) {
-  Stream* stream = writable_stream();
-  if (TORCHREEL_UNLIKELY(stream == nullptr)) return;
+[[gnu::always_inline]] inline void write_end(const at::RecordFunction& call, Stream* stream, const int wants) {
   uint64_t* at = begin_event(stream);
-  if constexpr ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
+  if ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
   if (TORCHREEL_LIKELY((call.*name_member()).index() == 1)) {
     at = put_head(stream, at, kEnd, 0);
     stream->open_ops--;
@@ -135,6 +126,49 @@ void on_end(const at::RecordFunction& call, at::ObserverContext*) {
     *at++ = reinterpret_cast<uint64_t>(&call);
   }
   commit_event(stream, at);
+}
+
+template <int wants>
+std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
+  Stream* stream = writable_stream();
+  if (TORCHREEL_LIKELY(stream != nullptr)) write_begin(call, stream, begin_event(stream), wants);
+  return nullptr;
+}
+
+template <int wants>
+void on_end(const at::RecordFunction& call, at::ObserverContext*) {
+  Stream* stream = writable_stream();
+  if (TORCHREEL_LIKELY(stream != nullptr)) write_end(call, stream, wants);
+}
+
+// Where in the model's source the call stands, as far as it says so.
+int64_t handle_of(const at::RecordFunction& call, Model& model, const Stream* stream) {
+  if (model.handles == Handles::kLite) return call.debugHandle();
+  return model.handles == Handles::kTorchScript && stream->open_ops <= 0 ? model.place_now() : -1;
+}
+
+std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& call) {
+  Model* model = current_model();
+  Stream* stream = model == nullptr ? nullptr : writable_stream();
+  if (stream == nullptr) return nullptr;
+  if (stream->model != model->id) {  // a thread of torch's own that works for the model
+    mark(std::string(kModelMark) + std::to_string(model->id));
+    stream->model = model->id;
+  }
+  uint64_t* at = begin_event(stream);
+  int64_t place = handle_of(call, *model, stream);
+  if (place >= 0) {
+    *at++ = kHandle;
+    *at++ = static_cast<uint64_t>(place);
+  }
+  write_begin(call, stream, at, model->wants);
+  return nullptr;
+}
+
+void on_model_end(const at::RecordFunction& call, at::ObserverContext*) {
+  Model* model = current_model();
+  Stream* stream = model == nullptr ? nullptr : writable_stream();
+  if (stream != nullptr) write_end(call, stream, model->wants);
 }
 
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
@@ -184,6 +218,14 @@ void detach_callbacks() {
   if (handle == at::INVALID_CALLBACK_HANDLE) return;
   at::removeCallback(handle);
   handle = at::INVALID_CALLBACK_HANDLE;
+}
+
+at::RecordFunctionCallback model_callback(const Model& model) {
+  at::RecordFunctionCallback callback(&on_model_begin, &on_model_end);
+  callback.needsInputs((model.wants & kInputsWanted) != 0);
+  // The lite interpreter tells of each op twice: as its own, with its place in the source, and as torch's.
+  return callback.scopes(model.handles == Handles::kLite ? Scopes{at::RecordScope::LITE_INTERPRETER}
+                                                         : recorded_scopes());
 }
 
 void mark(std::string_view name) {

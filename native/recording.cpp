@@ -123,6 +123,7 @@ bool Recording::adopt(Stream* stream) {
   stream->last_seq = -1;
   stream->stack = 0;
   stream->open_ops = 0;
+  stream->model = 0;
   stream->epoch = epoch();
   lock.unlock();
   return next_chunk(stream);

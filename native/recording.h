@@ -26,6 +26,7 @@ struct RecordingOptions {
   bool shapes = false;
   bool memory = false;
   bool stacks = false;
+  bool models = false;  // only what happens within calls of models
   std::vector<std::string> counters;
   std::vector<std::string> hidden_files;
 };

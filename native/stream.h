@@ -51,7 +51,8 @@ struct Stream {
   int64_t last_seq = -1;
   uint32_t stack = 0;
   uint32_t id = 0;
-  int open_ops = 0;  // operators under way: while there are any, the Python stack is the one they began with
+  uint32_t model = 0;  // the one that it was last known to work for
+  int open_ops = 0;    // operators under way: while there are any, the Python stack is the one they began with
   uint64_t epoch = 0;
   Recording* recording = nullptr;
   StackCache* stacks = nullptr;

@@ -52,7 +52,7 @@ def test_the_files_are_plain_parquet_that_any_tool_reads(path: Path) -> None:
 
     count = duckdb.sql(f"select count(*) from read_parquet('{only_part(path)}/ops.parquet')").fetchall()
     assert count == [(torchreel.load(path).ops.num_rows,)]
-    assert json.loads((path / "meta.json").read_text())["format"] == 3
+    assert json.loads((path / "meta.json").read_text())["format"] == 4
 
 
 def test_sql_sees_every_table(path: Path) -> None:
@@ -112,7 +112,7 @@ def test_foreign_directories_and_files(tmp_path: Path) -> None:
 
 def test_a_reel_of_format_1_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v1.reel")
-    assert reel.meta["format"] == 3
+    assert reel.meta["format"] == 4
     assert reel.allocs.num_rows > 0 and reel.allocs["stream"].null_count == reel.allocs.num_rows
     assert reel.segments.num_rows == reel.devices.num_rows == 0
     assert reel.sql("select count(*) as n from ops where kind = 'range'")["n"].to_pylist() == [4]
@@ -120,7 +120,7 @@ def test_a_reel_of_format_1_opens() -> None:
 
 def test_a_reel_of_format_2_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v2.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (3, 2)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (4, 2)
     assert reel.tape_ops.num_rows == 0 and reel.steps.num_rows == 4
     assert reel.sql("select count(*) as n from tape_ops")["n"].to_pylist() == [0]
     assert reel.sql("select count(*) as n from ops where kind = 'range' and name = 'step'")["n"].to_pylist() == [3]
@@ -129,7 +129,7 @@ def test_a_reel_of_format_2_opens() -> None:
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 3"):
+    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 4"):
         torchreel.load(path)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 FILE = "meta.json"
 
 Meta = dict[str, Any]
@@ -26,8 +26,13 @@ def _from_2_to_3(meta: Meta) -> Meta:
     return {**meta, "format": 3}
 
 
+def _from_3_to_4(meta: Meta) -> Meta:
+    """Version 4 has the backend and the debug handle of an op: in older reels they are null."""
+    return {**meta, "format": 4}
+
+
 # From a version to the function that turns its meta.json into the next version's.
-MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2, 2: _from_2_to_3}
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
 
 
 def write_meta(reel: Path, meta: Meta) -> None:

@@ -52,7 +52,8 @@ OPS = _table(
     (
         "kind",
         TEXT,
-        "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python or other",
+        "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python, backend (measured "
+        "by the runtime of a deployed model) or other",
     ),
     ("start_ns", pa.int64(), "when it began"),
     ("dur_ns", pa.int64(), "how long it was open"),
@@ -72,6 +73,8 @@ OPS = _table(
     ("open", pa.bool_(), "had not ended when the recording did; dur_ns then counts to that moment"),
     ("end_thread", pa.int32(), "for a call that ended on another thread: id in threads, else null"),
     ("node", pa.int32(), "RPC worker id of the process, else null"),
+    ("backend", TEXT, "for an op of a deployed model's own runtime: which one measured it, else null"),
+    ("debug_handle", pa.int64(), "the number by which a deployed model names a place in its source, else null"),
 )
 MARKS = _table(
     "marks",

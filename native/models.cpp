@@ -1,0 +1,98 @@
+#include "models.h"
+
+#include <ATen/record_function.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+#include "counters.h"
+#include "recorder.h"
+#include "recording.h"
+
+namespace torchreel {
+
+namespace {
+
+constexpr std::string_view kModelName = "TORCHREEL_MODEL";
+const c10::DebugInfoKind kModel(&kModelName);
+
+// One call of a model that is under way on this thread.
+struct Visit {
+  std::shared_ptr<c10::ThreadLocalDebugInfo> before;
+  at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
+  uint64_t epoch = 0;  // of the recording that has its begin; 0 if none has
+  bool counted = false;
+};
+thread_local std::vector<Visit> visits;
+
+uint64_t write_call_begin(const Model& model) {
+  Stream* stream = writable_stream();
+  if (stream == nullptr) return 0;
+  uint64_t* at = begin_event(stream);
+  if ((model.wants & kCountersWanted) != 0) at = put_counters(stream, at);
+  stream->model = model.id;
+  commit_event(stream, put_head(stream, at, layout::kBegin, model.name));
+  return stream->epoch;
+}
+
+void write_call_end(const Visit& visit) {
+  Stream* stream = open_stream(visit.epoch);
+  if (stream == nullptr) return;
+  uint64_t* at = begin_event(stream);
+  if (visit.counted) at = put_counters(stream, at);
+  commit_event(stream, put_head(stream, at, layout::kEnd, 0));
+}
+
+ScriptPlace script_place() {
+  ScriptPlace place;
+  auto stack = torch::jit::currentCallstack();
+  if (stack.empty()) return place;
+  place.modules = torch::jit::currentModuleHierarchy();
+  for (const auto& entry : stack) {
+    auto where = entry.range.file_line_col();
+    if (where) place.frames.emplace_back(std::get<0>(*where), static_cast<int>(std::get<1>(*where)), entry.filename);
+  }
+  return place;
+}
+
+}  // namespace
+
+int64_t Model::place_now() {
+  ScriptPlace place = script_place();
+  if (place.modules.empty() && place.frames.empty()) return -1;
+  std::lock_guard lock(mutex_);
+  return places_.emplace(std::move(place), static_cast<int64_t>(places_.size())).first->second;
+}
+
+std::vector<ScriptPlace> Model::places() {
+  std::lock_guard lock(mutex_);
+  std::vector<ScriptPlace> all(places_.size());
+  for (const auto& [place, handle] : places_) all[handle] = place;
+  return all;
+}
+
+Model* current_model() { return static_cast<Model*>(c10::ThreadLocalDebugInfo::get(kModel)); }
+
+void enter_model(const std::shared_ptr<Model>& model) {
+  Visit visit;
+  visit.before = c10::ThreadLocalDebugInfo::current();
+  visit.counted = (model->wants & kCountersWanted) != 0;
+  bool outermost = current_model() == nullptr;
+  visit.epoch = write_call_begin(*model);
+  if (outermost) {
+    c10::ThreadLocalDebugInfo::_push(kModel, model);
+    visit.callback = at::addThreadLocalCallback(model_callback(*model));
+  }
+  visits.push_back(std::move(visit));
+}
+
+void leave_model() {
+  if (visits.empty()) return;  // a call that began before the model was recorded
+  Visit visit = std::move(visits.back());
+  visits.pop_back();
+  if (visit.callback != at::INVALID_CALLBACK_HANDLE) {
+    at::removeCallback(visit.callback);
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(std::move(visit.before));
+  }
+  if (visit.epoch != 0) write_call_end(visit);
+}
+
+}  // namespace torchreel

@@ -1,0 +1,56 @@
+// Models that are recorded by themselves: what happens within their calls becomes events, on whichever thread torch
+// does it, and nothing else does. Torch carries who is calling from thread to thread, as it does its own settings.
+#pragma once
+
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "stream.h"
+
+namespace torchreel {
+
+// How an op says where in the model's source it stands.
+enum class Handles { kNone, kLite, kTorchScript };
+
+// Where an op of TorchScript stands: modules from the outermost, frames from the innermost.
+struct ScriptPlace {
+  std::vector<std::string> modules;
+  std::vector<std::tuple<std::string, int, std::string>> frames;  // file, line, function
+  auto operator<=>(const ScriptPlace&) const = default;
+};
+
+class Model final : public c10::DebugInfoBase {
+ public:
+  Model(uint32_t id, uint32_t name, int wants, bool memory, Handles handles)
+      : id(id), name(name), wants(wants), memory(memory), handles(handles) {}
+
+  // The handle of the place at which TorchScript's interpreter is on this thread, or -1 if it does not run.
+  int64_t place_now();
+  std::vector<ScriptPlace> places();
+
+  const uint32_t id;    // from 1
+  const uint32_t name;  // of its calls, in the recording's names
+  const int wants;      // Wants, as for the recorder
+  const bool memory;
+  const Handles handles;
+
+ private:
+  std::mutex mutex_;
+  std::map<ScriptPlace, int64_t> places_;
+};
+
+// The model within whose call this thread works, or null.
+Model* current_model();
+
+// A call of the model begins and ends on this thread. Calls may be nested; the outermost decides what is recorded.
+void enter_model(const std::shared_ptr<Model>& model);
+void leave_model();
+
+}  // namespace torchreel
