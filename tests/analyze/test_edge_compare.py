@@ -57,3 +57,11 @@ def test_without_modules_on_one_side_ops_of_a_name_are_one_row(tmp_path: Path) -
     found = edge_compare(left, right)
     assert not found.by_module
     assert found.rows == [Match("", "conv", Side(("aten::conv2d",), 2.0, 65), Side(("Conv",), 2.0, 21))]
+
+
+def test_a_side_whose_ops_are_all_in_the_model_itself_does_not_know_its_modules(tmp_path: Path) -> None:
+    left = edge_reel(tmp_path / "left.reel", run(0, call("aten::conv2d", 40, module="Net.a")))
+    right = edge_reel(tmp_path / "right.reel", run(0, call("Conv", 10, module="graph"), name="graph"))
+    found = edge_compare(left, right)
+    assert not found.by_module
+    assert [(row.op, row.ratio) for row in found.rows] == [("conv", 0.25)]

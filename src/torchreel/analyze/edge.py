@@ -6,8 +6,8 @@ For a reel of EdgeProfiler. What the numbers mean:
   runs, and an op that a run did not make took no time in it.
 - Ops are the outermost ones: aten::conv2d, and not the aten::convolution that it calls. With `nested` they are all of
   them, each with the time that it spent in no other.
-- A share is of the time of the runs, so that the shares of all ops leave out what was spent between ops. Where a
-  runtime has several threads they may add up to more than all of it.
+- A share is of the time of a run, so that the shares of all ops leave out what was spent between ops. Where a runtime
+  has several threads they may add up to more than all of it.
 - A module's own time is that of the ops in it and in none of its submodules; its total has those of the submodules too.
 - Memory is what was allocated, whether or not it was freed again; the peak is how much more there was at a time than
   when the run began.

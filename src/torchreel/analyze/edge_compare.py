@@ -1,8 +1,8 @@
 """Two formats of one model, op by op: the same op in the same module, beside each other.
 
 Ops are the same if they are in the same module and one computes what the other does, whatever their formats call them.
-Where one of the two reels does not know its modules, ops of a name are one row. What has no counterpart, because a
-compiler folded or fused it, is told apart.
+Where one of the two reels does not know the modules of its ops, ops of a name are one row. What has no counterpart,
+because a compiler folded or fused it, is told apart.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Match:
 class Comparison:
     """The rows of both, those with the greatest time first."""
 
-    by_module: bool  # whether both know their modules
+    by_module: bool  # whether both know the modules of their ops
     rows: list[Match]
 
     @property
@@ -82,7 +82,7 @@ class _Op:
 def edge_compare(left: Reel, right: Reel) -> Comparison:
     """Match the ops of two reels of EdgeProfiler."""
     (left_ops, left_runs), (right_ops, right_runs) = _read(left), _read(right)
-    by_module = all(any(op.path is not None for op in ops) for ops in (left_ops, right_ops))
+    by_module = all(any("." in (op.path or "") for op in ops) for ops in (left_ops, right_ops))
     ours, theirs = _grouped(left_ops, by_module), _grouped(right_ops, by_module)
     rows = [
         Match(*place, _side(ours.get(place), left_runs), _side(theirs.get(place), right_runs))

@@ -20,7 +20,7 @@ class ModuleCost:
     class_name: str
     self_ns: int
     total_ns: int
-    share: float  # of the total
+    share: float  # of the total in the time of a run, from 0 to 1
     flops: int | None  # this and what follows with its submodules
     alloc_bytes: int | None
 
@@ -67,14 +67,14 @@ def module_costs(connection: duckdb.DuckDBPyConnection, totals: RunTotals, with_
             path=path,
             class_name=class_name,
             self_ns=median_ns(one.own.values(), totals.runs),
-            total_ns=median_ns(one.total.values(), totals.runs),
-            share=totals.share(one.total.values()),
+            total_ns=(total := median_ns(one.total.values(), totals.runs)),
+            share=totals.share(total),
             flops=None if one.flops is None else round(one.flops / totals.runs),
             alloc_bytes=round((one.bytes or 0) / totals.runs) if with_memory else None,
         )
         for (path, class_name), one in sums.items()
     ]
-    return sorted(costs, key=lambda module: (-module.total_ns, -module.share, module.path))
+    return sorted(costs, key=lambda module: (-module.total_ns, module.path))
 
 
 def _chain(

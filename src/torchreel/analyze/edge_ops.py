@@ -22,7 +22,7 @@ class OpCost:
     backend: str | None  # None is PyTorch itself
     calls: float  # of a run
     ns: int
-    share: float  # of the time of the runs, from 0 to 1
+    share: float  # of the time of a run, from 0 to 1
     flops: int | None
     input_bytes: int | None
     alloc_bytes: int | None
@@ -47,7 +47,7 @@ def op_costs(connection: duckdb.DuckDBPyConnection, totals: RunTotals, with_memo
             backend=backend,
             calls=int(calls) / totals.runs,
             ns=median_ns(times, totals.runs),
-            share=totals.share(times),
+            share=totals.share(median_ns(times, totals.runs)),
             flops=None if flops is None else round(flops / totals.runs),
             input_bytes=None if (given := read.get((name, backend))) is None else round(given / totals.runs),
             alloc_bytes=round((allocated or 0) / totals.runs) if with_memory and backend is None else None,
@@ -55,7 +55,7 @@ def op_costs(connection: duckdb.DuckDBPyConnection, totals: RunTotals, with_memo
         )
         for name, backend, calls, times, flops, allocated in rows
     ]
-    return sorted(costs, key=lambda op: (-op.ns, -op.share, op.name, op.backend or ""))
+    return sorted(costs, key=lambda op: (-op.ns, op.name, op.backend or ""))
 
 
 def _input_bytes(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str | None], int | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class RunTotals:
     runs: int
-    all_ns: int  # of all runs together
     ns: int  # of a run: the median and the quartiles
     low_ns: int
     high_ns: int
@@ -26,9 +24,9 @@ class RunTotals:
     flops: int | None  # of those ops that a formula is known for; None if there is none
     peak_bytes: int | None  # the most of all runs; None if memory was not recorded
 
-    def share(self, times: Iterable[int]) -> float:
-        """The part of the time of all runs, from 0 to 1."""
-        return sum(times) / self.all_ns if self.all_ns else 0.0
+    def share(self, ns: int) -> float:
+        """The part of a run's time, from 0 to 1."""
+        return ns / self.ns if self.ns else 0.0
 
     @property
     def flops_per_s(self) -> float | None:
@@ -45,7 +43,6 @@ def run_totals(connection: duckdb.DuckDBPyConnection) -> RunTotals:
     peak = connection.sql(_PEAK).fetchall()[0][0]
     return RunTotals(
         runs=runs,
-        all_ns=sum(durations),
         ns=round(middle),
         low_ns=round(low),
         high_ns=round(high),
