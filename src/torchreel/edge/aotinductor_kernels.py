@@ -1,0 +1,127 @@
+"""The kernels of an AOTInductor package: where each of them stands in the program that was compiled.
+
+PyTorch unpacks a package into a folder. With it comes kernel_information.json, if the package was compiled with
+provenance tracking: each call of a kernel, in the order in which they run, with the user's stack. The C++ beside it
+shows which weights a call is given, and so the module that it belongs to; the module's class is not known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torchreel.edge.adapter import Frame, Place
+from torchreel.edge.fx_places import frames_of_trace
+
+_LIBRARY = re.compile(r"(/.*/data/aotinductor/[^/]+)/[^/]+\.so$")
+# Kernels that were generated carry the number of their graph in a recording.
+_GRAPH = re.compile(r"^graph_\d+_")
+_RUN = "void AOTInductorModel::run_impl("
+_CALL = re.compile(r'^ *KernelContextGuard _ctx\("(?P<name>\w+)"', re.MULTILINE)
+
+_folders: WeakKeyDictionary[Any, Path] = WeakKeyDictionary()
+
+
+def unpacked_packages() -> set[Path]:
+    """The folders of all packages that are loaded: their libraries are mapped from there."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return set()
+    return {Path(found[1]) for line in lines if (found := _LIBRARY.search(line))}
+
+
+def remember_folder(model: Any, folder: Path) -> None:
+    _folders[model] = folder
+
+
+def folder_of(model: Any) -> Path | None:
+    """A loaded model does not say where it was unpacked: if several are loaded, only those that we loaded are known."""
+    if model in _folders:
+        return _folders[model]
+    loaded = unpacked_packages()
+    return loaded.pop() if len(loaded) == 1 else None
+
+
+class Kernels:
+    """The places of a package's kernels, as far as its files tell them."""
+
+    def __init__(self, folder: Path | None, weights: Sequence[str]) -> None:
+        self._places: dict[str, list[Place]] = {}
+        if folder is None:
+            return
+        stacks = _stacks(folder / "kernel_information.json")
+        modules = _modules(folder, weights)
+        for name in stacks.keys() | modules.keys():
+            self._places[name] = _join(stacks.get(name, []), modules.get(name, []))
+
+    def place(self, name: str, nth: int) -> Place | None:
+        """Of the nth call of a kernel, from 0."""
+        places = self._places.get(_GRAPH.sub("", name), [])
+        return places[nth] if nth < len(places) else None
+
+
+def _join(stacks: list[tuple[Frame, ...]], modules: list[tuple[tuple[str, str], ...]]) -> list[Place]:
+    """The two say the same calls in the same order, or one of them is not to be trusted."""
+    if not stacks:
+        return [Place(chain) for chain in modules]
+    if len(stacks) != len(modules):
+        return [Place((), frames) for frames in stacks]
+    return [Place(chain, frames) for chain, frames in zip(modules, stacks, strict=True)]
+
+
+def _stacks(file: Path) -> dict[str, list[tuple[Frame, ...]]]:
+    """By kernel, the stack of each of its calls. A kernel that was fused from several ops has that of the first."""
+    try:
+        calls = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    stacks: dict[str, list[tuple[Frame, ...]]] = defaultdict(list)
+    for key in sorted(calls, key=_number):
+        traces = calls[key].get("stack_traces") or [None]
+        stacks[key.rpartition(":")[0]].append(frames_of_trace(traces[0]))
+    return stacks
+
+
+def _number(key: str) -> int:
+    """Keys are a kernel's name and the number of the call."""
+    number = key.rpartition(":")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _modules(folder: Path, weights: Sequence[str]) -> dict[str, list[tuple[tuple[str, str], ...]]]:
+    """By kernel, the modules of each of its calls: those that all weights of the call belong to."""
+    variables = {re.sub(r"\W", "_", weight): weight.split(".")[:-1] for weight in weights}
+    modules: dict[str, list[tuple[tuple[str, str], ...]]] = defaultdict(list)
+    for file in folder.glob("*.wrapper.cpp"):
+        source = file.read_text().partition(_RUN)[2]
+        calls = list(_CALL.finditer(source))
+        ends = [call.start() for call in calls] + [len(source)]
+        for call, end in zip(calls, ends[1:], strict=True):
+            used = (variables[word] for word in re.findall(r"\w+", source[call.end() : end]) if word in variables)
+            modules[call["name"]].append(_chain(_common(used)))
+    return modules
+
+
+def _common(paths: Iterable[list[str]]) -> list[str]:
+    common: list[str] | None = None
+    for path in paths:
+        shared = zip(common if common is not None else path, path, strict=False)
+        common = []
+        for one, other in shared:
+            if one != other:
+                break
+            common.append(one)
+    return common or []
+
+
+def _chain(path: list[str]) -> tuple[tuple[str, str], ...]:
+    """The module and all that it lies within. Without any weight nothing is known, not even that it is the model's."""
+    if not path:
+        return ()
+    return tuple((".".join(path[:length]), "") for length in range(len(path) + 1))
