@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.analyze.edge_reels import edge_reel, run
 from tests.synthetic import call
-from torchreel.analyze.edge_compare import Match, Side, edge_compare
+from torchreel.analyze.edge_compare import Match, ModuleMatch, Side, edge_compare
 
 
 def test_ops_are_matched_by_module_and_by_what_they_compute(tmp_path: Path) -> None:
@@ -65,3 +65,19 @@ def test_a_side_whose_ops_are_all_in_the_model_itself_does_not_know_its_modules(
     found = edge_compare(left, right)
     assert not found.by_module
     assert [(row.op, row.ratio) for row in found.rows] == [("conv", 0.25)]
+
+
+def test_modules_have_what_is_fused_in_them(tmp_path: Path) -> None:
+    left = edge_reel(
+        tmp_path / "left.reel",
+        run(
+            0,
+            call("aten::conv2d", 40, module="Net.block.conv"),
+            call("aten::batch_norm", 10, module="Net.block.norm"),
+            call("aten::relu", 5, module="Net"),
+        ),
+    )
+    right = edge_reel(tmp_path / "right.reel", run(0, call("FusedConv", 25, module="g.block.conv"), name="g"))
+    found = edge_compare(left, right)
+    assert found.modules == [ModuleMatch("block", 50, 25), ModuleMatch("block.conv", 40, 25)]
+    assert [module["ratio"] for module in found.as_dict()["modules"]] == [0.5, 0.625]

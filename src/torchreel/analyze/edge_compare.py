@@ -2,7 +2,8 @@
 
 Ops are the same if they are in the same module and one computes what the other does, whatever their formats call them.
 Where one of the two reels does not know the modules of its ops, ops of a name are one row. What has no counterpart,
-because a compiler folded or fused it, is told apart.
+because a compiler folded or fused it, is told apart. Modules have the time of all ops in them: what is fused within one
+is compared fairly there.
 """
 
 from __future__ import annotations
@@ -38,9 +39,24 @@ class Match:
     @property
     def ratio(self) -> float | None:
         """How many times the left one's time the right one takes."""
-        if self.left is None or self.right is None or self.left.ns <= 0:
-            return None
-        return self.right.ns / self.left.ns
+        return None if self.left is None or self.right is None else _ratio(self.left.ns, self.right.ns)
+
+
+@dataclass(frozen=True)
+class ModuleMatch:
+    """A module that both know, with what is in it."""
+
+    path: str
+    left_ns: int
+    right_ns: int
+
+    @property
+    def ratio(self) -> float | None:
+        return _ratio(self.left_ns, self.right_ns)
+
+
+def _ratio(left: int, right: int) -> float | None:
+    return right / left if left > 0 else None
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,7 @@ class Comparison:
 
     by_module: bool  # whether both know the modules of their ops
     rows: list[Match]
+    modules: list[ModuleMatch]
 
     @property
     def matched(self) -> list[Match]:
@@ -60,7 +77,11 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as `torchreel edge --compare --format json` prints them."""
-        return {"by_module": self.by_module, "rows": [{**asdict(row), "ratio": row.ratio} for row in self.rows]}
+        return {
+            "by_module": self.by_module,
+            "rows": [{**asdict(row), "ratio": row.ratio} for row in self.rows],
+            "modules": [{**asdict(module), "ratio": module.ratio} for module in self.modules],
+        }
 
 
 @dataclass
@@ -88,7 +109,24 @@ def edge_compare(left: Reel, right: Reel) -> Comparison:
         Match(*place, _side(ours.get(place), left_runs), _side(theirs.get(place), right_runs))
         for place in dict.fromkeys((*ours, *theirs))
     ]
-    return Comparison(by_module, sorted(rows, key=lambda row: (-max(_times(row)), row.path, row.op)))
+    mine, other = _module_times(ours, left_runs), _module_times(theirs, right_runs)
+    modules = [ModuleMatch(path, mine[path], other[path]) for path in mine if path in other]
+    return Comparison(
+        by_module,
+        sorted(rows, key=lambda row: (-max(_times(row)), row.path, row.op)),
+        sorted(modules, key=lambda module: (-max(module.left_ns, module.right_ns), module.path)),
+    )
+
+
+def _module_times(groups: dict[tuple[str, str], _Group], runs: int) -> dict[str, int]:
+    """The time of each module with all that is in it, the model itself left out."""
+    times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for (path, _), group in groups.items():
+        parts = path.split(".") if path else []
+        for end in range(1, len(parts) + 1):
+            for run, ns in group.times.items():
+                times[".".join(parts[:end])][run] += ns
+    return {path: median_ns(of_runs.values(), runs) for path, of_runs in times.items()}
 
 
 def _side(group: _Group | None, runs: int) -> Side | None:
