@@ -5,7 +5,7 @@ Counted is what the model's own shapes ask for, not what a kernel computes beyon
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from torchreel.edge.adapter import TensorType
@@ -18,13 +18,12 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _BLOCKED_DOMAIN = "com.microsoft.nchwc"
 
 
-def flops_of_node(span: Span, links: Links) -> int | None:
-    """None for an operator without a formula, and where a size is not known."""
+def flops_of_node(span: Span, inputs: Sequence[TensorType], links: Links) -> int | None:
+    """None for an operator without a formula, and where a size is not known. `inputs` has the packed weights too."""
     formula = _FORMULAS.get(span.op or "")
-    inputs = [type.sizes for type in links.inputs(span.name, span.inputs)]
     if formula is None or not inputs or not span.outputs:
         return None
-    return formula(span, links, inputs, span.outputs[0].sizes)
+    return formula(span, links, [type.sizes for type in inputs], span.outputs[0].sizes)
 
 
 def _convolution(span: Span, links: Links, inputs: list[Sizes], output: Sizes) -> int | None:

@@ -56,8 +56,8 @@ def read_graph(source: Path | bytes) -> Graph | None:
     """The graph of a model; None if the package onnx is missing, or the model is not in its format."""
     if not can_read():
         return None
-    onnx = importlib.import_module("onnx")
     try:
+        onnx = importlib.import_module("onnx")
         if isinstance(source, bytes):
             model = onnx.load_model_from_string(source)
         else:

@@ -10,7 +10,7 @@ import torch
 
 from torchreel.edge.adapter import Deployed, InputSpec
 from torchreel.edge.onnx_profile import dtype_name
-from torchreel.edge.onnx_session import NOTHING, Measurement, measuring_session, runtime, sentence
+from torchreel.edge.onnx_session import Measurement, measuring_session, runtime, sentence
 from torchreel.errors import EdgeError
 
 
@@ -21,10 +21,13 @@ def load_measuring(path: Path) -> tuple[Deployed, Measurement]:
         raise EdgeError(f"There is no file {path}: give the path of an ONNX model.")
     try:
         session, measurement = measuring_session(
-            str(path), onnxruntime.SessionOptions(), [("CPUExecutionProvider", {})], NOTHING
+            str(path), onnxruntime.SessionOptions(), [("CPUExecutionProvider", {})]
         )
     except Exception as error:
-        raise EdgeError(f"{path} cannot be loaded as an ONNX model: {sentence(error)}") from error
+        raise EdgeError(
+            f"{path} cannot be loaded as an ONNX model: {sentence(error)} "
+            "Export it again, and keep the file of its weights, if it has one, beside it."
+        ) from error
     specs = tuple(_spec(one) for one in session.get_inputs())
 
     def run(tensors: Sequence[Any]) -> Any:
@@ -37,7 +40,7 @@ def run_on_tensors(session: Any, specs: Sequence[InputSpec], tensors: Sequence[A
     """Call a session once: the memory of the tensors is handed over as it is, if it is in order and on the CPU."""
     if len(tensors) != len(specs):
         names = ", ".join(spec.name for spec in specs)
-        raise EdgeError(f"The model takes {len(specs)} inputs ({names}), and {len(tensors)} are given.")
+        raise EdgeError(f"The model's inputs are {names or 'none'}, {len(specs)} in all, and {len(tensors)} are given.")
     feed = {spec.name: _array(spec, tensor) for spec, tensor in zip(specs, tensors, strict=True)}
     try:
         results = session.run(None, feed)

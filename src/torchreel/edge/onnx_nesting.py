@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from torchreel.edge.onnx_profile import Span
 
+# No more executors than this are looked at to find the one that is at work: branches within bodies, calls of threads.
+_MOST_AT_ONCE = 64
+
 
 @dataclass
 class Call:
@@ -56,9 +59,10 @@ def _nest_other_threads(spans: Sequence[Span]) -> None:
     starts = [span.start_ns for span in executors]
     for span in spans:
         if span.op is not None and span.parent is None:
-            before = executors[: bisect.bisect_right(starts, span.start_ns)]
-            around = next((one for one in reversed(before) if one.end_ns >= span.start_ns), None)
-            if around is not None and around not in _line(span):
+            at = bisect.bisect_right(starts, span.start_ns)
+            latest = reversed(executors[max(at - _MOST_AT_ONCE, 0) : at])
+            around = next((one for one in latest if one.end_ns >= span.start_ns and span not in _line(one)), None)
+            if around is not None:
                 _lay(span, around)
 
 

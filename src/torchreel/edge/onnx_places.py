@@ -6,7 +6,7 @@ import ast
 import re
 
 from torchreel.edge.adapter import Frame, Place, TensorType
-from torchreel.edge.onnx_graph import Node
+from torchreel.edge.onnx_graph import Graph, Node
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
@@ -17,8 +17,23 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<functi
 _LONGEST_LIST = 65536
 
 
+class Places:
+    """The places of a model's nodes, each read once, however often the node is run."""
+
+    def __init__(self, model: Graph) -> None:
+        self._weights = model.weights
+        self._found: dict[int, Place | None] = {}
+
+    def place(self, node: Node) -> Place | None:
+        """Where the node stands, if the exporter said so. The model keeps its nodes: an identity is a name of one."""
+        if id(node) not in self._found:
+            weight = self._weights.get(node.inputs[1]) if len(node.inputs) > 1 else None
+            self._found[id(node)] = place_of_node(node, weight)
+        return self._found[id(node)]
+
+
 def place_of_node(node: Node, weight: TensorType | None = None) -> Place | None:
-    """Where a node stands, if the exporter said so. Its weight tells which module it is, where that has been lost."""
+    """Where a node stands. Its weight tells which module it is, where that has been lost."""
     modules, frames = _modules(node), _frames(node.properties.get(_STACK, ""))
     if not modules and not frames:
         return None

@@ -18,11 +18,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from torchreel.edge.adapter import BackendEvent, Calls, Deployed, Place, Undo
-from torchreel.edge.onnx_events import backend_events
+from torchreel.edge.onnx_events import Model, backend_events
 from torchreel.edge.onnx_graph import can_read, read_graph
 from torchreel.edge.onnx_links import Links
 from torchreel.edge.onnx_load import load_measuring
 from torchreel.edge.onnx_nesting import Call, spans_of_calls
+from torchreel.edge.onnx_places import Places
 from torchreel.edge.onnx_profile import read_profile
 from torchreel.edge.onnx_session import Measurement, twin
 
@@ -85,13 +86,13 @@ class OnnxRuntime:
     def events(self) -> list[list[BackendEvent]]:
         """What ONNX Runtime measured, once the watch has ended: one list for each call."""
         if self._profile is not None and self._measurement is not None:
-            links = self._links(self._measurement)
+            model = self._model(self._measurement)
             spans, whole = read_profile(self._profile, self._measurement.origin_ns)
             if not whole:
                 self.remark = "The profile of ONNX Runtime was full before the last call: profile fewer calls at once."
             found = spans_of_calls(spans, self._calls)
             self._events = [
-                backend_events(one, call.thread, links) for one, call in zip(found, self._calls, strict=True)
+                backend_events(one, call.thread, model) for one, call in zip(found, self._calls, strict=True)
             ]
             self._measurement.directory.cleanup()
             self._profile = self._measurement = None
@@ -104,7 +105,8 @@ class OnnxRuntime:
         else:
             self._measuring, self._measurement = twin(self._session)
             # A value that belongs to the session may be given to its twin: their memory is of the same kind.
-            self._measuring._validate_ortvalue_ownership = self._session._validate_ortvalue_ownership
+            owner = "_validate_ortvalue_ownership"
+            vars(self._measuring)[owner] = getattr(self._session, owner, None)
         self._calls, self._events, self._profile = [], [], None
 
     def _stop(self) -> None:
@@ -151,15 +153,15 @@ class OnnxRuntime:
 
     def _run_bound(self, iobinding: Any, run_options: Any = None) -> None:
         """A binding belongs to the session that made it, and ONNX Runtime's Python says so; its core does not mind."""
-        if iobinding._session is not self._session._sess:
+        if getattr(iobinding, "_session", self._session._sess) is not self._session._sess:
             raise ValueError("IOBinding must be used with the session that created it.")
         self._measuring._sess.run_with_iobinding(iobinding._iobinding, run_options)
 
-    def _links(self, measurement: Measurement) -> Links | None:
+    def _model(self, measurement: Measurement) -> Model | None:
         path = getattr(self._session, "_model_path", None)
         source = Path(path) if path else getattr(self._session, "_model_bytes", None)
-        model = None if source is None else read_graph(source)
-        if model is None:
+        graph = None if source is None else read_graph(source)
+        if graph is None:
             self.remark = (
                 "The nodes are not linked to source lines, because the model's file could not be read."
                 if can_read()
@@ -167,14 +169,15 @@ class OnnxRuntime:
                 "is not installed: install it with `pip install onnx`."
             )
             return None
-        if not any(node.properties for node in model.nodes):
+        if not any(node.properties for node in graph.nodes):
             self.remark = (
                 "The model's file does not say which source lines its nodes come from: "
                 "export it with torch.onnx.export(..., dynamo=True)."
             )
         optimised = measurement.optimised
         is_written = optimised is not None and optimised.is_file()
-        return Links(model, read_graph(optimised) if is_written and optimised is not None else None)
+        executed = read_graph(optimised) if is_written and optimised is not None else None
+        return Model(Links(graph, executed), Places(graph))
 
 
 def _name(session: Any) -> str:

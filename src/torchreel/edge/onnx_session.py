@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +19,12 @@ from typing import Any
 
 from torchreel.errors import EdgeError, MissingPackageError
 
-# ONNX Runtime's levels of severity: what is raised as an error need not be logged too.
-ERRORS, NOTHING = 3, 4
+# As severe as what ends the process: all else that goes wrong is raised, and need not be written to stderr too.
+_FATAL = 4
 # The graph that a session made of a model is had by letting it write a model, weights and all: not for large ones.
 _LARGEST_WRITTEN = 1 << 30
+# Where in its own source ONNX Runtime found the error.
+_SOURCE = re.compile(r"(Error: )?\S+\.(cc|h):\d+ \S+ ")
 
 
 @dataclass(frozen=True)
@@ -46,19 +49,19 @@ def runtime() -> Any:
 
 
 def measuring_session(
-    source: str | bytes, options: Any, providers: Sequence[tuple[str, dict[str, str]]] | None, severity: int
+    source: str | bytes, options: Any, providers: Sequence[tuple[str, dict[str, str]]] | None
 ) -> tuple[Any, Measurement]:
     """A new session that profiles itself into a directory of its own."""
     directory = tempfile.TemporaryDirectory(prefix="torchreel-onnx-", ignore_cleanup_errors=True)
     optimised = Path(directory.name) / "optimised.onnx" if _size(source) <= _LARGEST_WRITTEN else None
     try:
-        session = _session(source, options, providers, severity, Path(directory.name), optimised)
+        session = _session(source, options, providers, Path(directory.name), optimised)
     except Exception:
         if optimised is None:
             raise
         # Writing the optimised model may fail where the session itself would not: no room, a node that cannot be saved.
         optimised = None
-        session = _session(source, options, providers, severity, Path(directory.name), None)
+        session = _session(source, options, providers, Path(directory.name), None)
     origin = session.get_profiling_start_time_ns()
     return session, Measurement(directory, optimised, origin, _clock(origin))
 
@@ -67,7 +70,6 @@ def _session(
     source: str | bytes,
     options: Any,
     providers: Sequence[tuple[str, dict[str, str]]] | None,
-    severity: int,
     directory: Path,
     optimised: Path | None,
 ) -> Any:
@@ -75,7 +77,7 @@ def _session(
         "enable_profiling": True,
         "profile_file_prefix": str(directory / "profile"),
         "optimized_model_filepath": "" if optimised is None else str(optimised),
-        "log_severity_level": severity,
+        "log_severity_level": _FATAL,
     }
     with _changed(options, changes):
         return runtime().InferenceSession(source, options, providers=providers, enable_fallback=0)
@@ -124,10 +126,10 @@ def twin(session: Any) -> tuple[Any, Measurement]:
     ]
     if options is None:
         options = runtime().SessionOptions()
-    elif options.has_providers():
+    elif getattr(options, "has_providers", bool)():
         providers = None
     try:
-        return measuring_session(source, options, providers, max(ERRORS, options.log_severity_level))
+        return measuring_session(source, options, providers)
     except Exception as error:
         raise EdgeError(
             "This session of ONNX Runtime cannot be profiled, because a second one, which measures itself, could not "
@@ -137,7 +139,7 @@ def twin(session: Any) -> tuple[Any, Measurement]:
 
 def sentence(error: Exception) -> str:
     """What ONNX Runtime says, in one line, without its numbers and names of errors, ending in a full stop."""
-    text = " ".join(str(error).split())
+    text = _SOURCE.sub("", " ".join(str(error).split()))
     if text.startswith("[ONNXRuntimeError]"):
         text = text.split(" : ", 3)[-1]
     return text if text.endswith(".") else text + "."
