@@ -82,5 +82,5 @@ def _refuse_foreign(path: Path) -> None:
         raise EdgeError(_DAMAGED.format(path=path)) from error
     if not any(name.partition("/")[2] == _FORMAT for name in names):
         raise EdgeError(
-            f"{path} is a zip archive, and no .pt2 file of PyTorch 2.8 or later. Save it again with {_WRITERS}."
+            f"{path} is no .pt2 file of PyTorch 2.8 or later, or its end is missing. Save it again with {_WRITERS}."
         )

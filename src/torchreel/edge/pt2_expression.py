@@ -87,6 +87,7 @@ _TAKE_TEXT = {"Symbol", "Float"}
 _KEYWORD_VALUES = {True, False, None, 15, 53}
 _TEXT = re.compile(r"[\w.+\-]{0,64}", re.ASCII)
 _LONGEST = 4000
+_DEEPEST = 100
 _LARGEST_EXPONENT = 64
 
 
@@ -98,9 +99,21 @@ def is_plain_expression(text: str) -> bool:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    nodes = list(ast.walk(tree))
+    nodes = _nodes(tree)
+    if nodes is None:
+        return False
     texts = {id(argument) for node in nodes if _called(node) in _TAKE_TEXT for argument in node.args}  # type: ignore[attr-defined]
     return all(_is_plain(node, id(node) in texts) for node in nodes)
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST] | None:
+    """None if they lie too deep within each other: whoever evaluates them calls itself for each level."""
+    nodes: list[ast.AST] = []
+    level = [tree]
+    for _ in range(_DEEPEST):
+        nodes += level
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return None if level else nodes
 
 
 def _called(node: ast.AST) -> str | None:
