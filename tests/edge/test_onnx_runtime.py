@@ -395,6 +395,9 @@ def test_a_model_without_source_lines_says_so(relu: Any) -> None:
     assert all(event.place is None for event in events)
     assert adapter.remark is not None
     assert "dynamo=True" in adapter.remark
+    adapter.check(places=False)
+    with pytest.raises(EdgeError, match="dynamo=True"):
+        adapter.check(places=True)
 
 
 def test_without_the_package_onnx_there_are_times_and_no_places(
@@ -412,6 +415,8 @@ def test_without_the_package_onnx_there_are_times_and_no_places(
     assert {(event.place, event.flops) for event in events} == {(None, None)}
     assert adapter.remark is not None
     assert "pip install onnx`" in adapter.remark
+    with pytest.raises(MissingPackageError, match="pip install onnx`"):
+        adapter.check(places=True)
 
 
 def test_without_onnxruntime_loading_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,11 @@ def load_measuring(path: Path) -> tuple[Deployed, Measurement]:
     onnxruntime = runtime()
     if not path.is_file():
         raise EdgeError(f"There is no file {path}: give the path of an ONNX model.")
+    options = onnxruntime.SessionOptions()
+    # Told beside other formats of the model, it may have as many threads as those have.
+    options.intra_op_num_threads = torch.get_num_threads()
     try:
-        session, measurement = measuring_session(
-            str(path), onnxruntime.SessionOptions(), [("CPUExecutionProvider", {})]
-        )
+        session, measurement = measuring_session(str(path), options, [("CPUExecutionProvider", {})])
     except Exception as error:
         raise EdgeError(
             f"{path} cannot be loaded as an ONNX model: {sentence(error)} "

@@ -17,6 +17,11 @@ _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<functi
 _LONGEST_LIST = 65536
 
 
+def is_noted(node: Node) -> bool:
+    """Whether the exporter noted where the node stands."""
+    return _SCOPES in node.properties or _STACK in node.properties
+
+
 class Places:
     """The places of a model's nodes, each read once, however often the node is run."""
 

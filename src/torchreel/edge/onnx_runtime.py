@@ -10,28 +10,39 @@ session that `load` made measures itself from its beginning, and needs no twin t
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torchreel.edge.adapter import BackendEvent, Calls, Deployed, Place, Undo
+from torchreel.edge.adapter import Adapter, BackendEvent, Calls, Deployed, Undo
 from torchreel.edge.onnx_events import Model, backend_events
-from torchreel.edge.onnx_graph import can_read, read_graph
+from torchreel.edge.onnx_graph import Graph, can_read, read_graph
 from torchreel.edge.onnx_links import Links
 from torchreel.edge.onnx_load import load_measuring
 from torchreel.edge.onnx_nesting import Call, spans_of_calls
-from torchreel.edge.onnx_places import Places
+from torchreel.edge.onnx_places import Places, is_noted
 from torchreel.edge.onnx_profile import read_profile
 from torchreel.edge.onnx_session import Measurement, twin
+from torchreel.errors import EdgeError, MissingPackageError
 
 # Sessions that measure themselves, until that has been used up.
 _MEASURING: WeakKeyDictionary[Any, Measurement] = WeakKeyDictionary()
 # Those of the calls that may be made once more without anybody noticing: their results are new each time.
 _REPEATABLE = ("run", "run_with_ort_values")
 _CALLS = (*_REPEATABLE, "run_with_iobinding", "run_with_ortvaluevector")
+
+_NO_PLACES = (
+    "The model's file does not say which modules and source lines its nodes come from: "
+    "export it with torch.onnx.export(..., dynamo=True)."
+)
+_NO_PACKAGE = (
+    "The modules and source lines of an ONNX model's nodes are read by the package onnx, which is not installed: "
+    "install it with `pip install onnx`."
+)
 
 
 def adapts(module: Any) -> bool:
@@ -47,15 +58,13 @@ def load(path: Path) -> Deployed:
     return deployed
 
 
-class OnnxRuntime:
+class OnnxRuntime(Adapter):
     """One session of ONNX Runtime."""
 
     format = "ONNX Runtime"
 
     def __init__(self, session: Any) -> None:
         self.name = _name(session)
-        self.remark: str | None = None
-        """What could not be told of it, and why."""
         self._session = session
         self._measuring: Any = None
         self._measurement: Measurement | None = None
@@ -63,6 +72,19 @@ class OnnxRuntime:
         self._calls: list[Call] = []
         self._lock = threading.Lock()
         self._events: list[list[BackendEvent]] = []
+
+    def check(self, places: bool) -> None:
+        """Raise EdgeError if places are wanted and the model's file has none, or cannot be read."""
+        if not places:
+            return
+        if not can_read():
+            raise MissingPackageError(_NO_PACKAGE)
+        if not self._has_places():
+            raise EdgeError(_NO_PLACES)
+
+    @property
+    def runnable(self) -> Any:
+        return self._session
 
     def watch(self, calls: Calls) -> Undo:
         """From now on each call of the session is told, and measured by ONNX Runtime itself."""
@@ -78,10 +100,6 @@ class OnnxRuntime:
             self._stop()
 
         return undo
-
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
-        """None: each event carries its own, since a node's number means nothing outside of its graph."""
-        return {}
 
     def events(self) -> list[list[BackendEvent]]:
         """What ONNX Runtime measured, once the watch has ended: one list for each call."""
@@ -157,27 +175,25 @@ class OnnxRuntime:
             raise ValueError("IOBinding must be used with the session that created it.")
         self._measuring._sess.run_with_iobinding(iobinding._iobinding, run_options)
 
-    def _model(self, measurement: Measurement) -> Model | None:
+    @functools.cached_property
+    def _graph(self) -> Graph | None:
+        """The graph of the model's file."""
         path = getattr(self._session, "_model_path", None)
         source = Path(path) if path else getattr(self._session, "_model_bytes", None)
-        graph = None if source is None else read_graph(source)
-        if graph is None:
-            self.remark = (
-                "The nodes are not linked to source lines, because the model's file could not be read."
-                if can_read()
-                else "The nodes are not linked to source lines, because the package onnx, which reads them, "
-                "is not installed: install it with `pip install onnx`."
-            )
+        return None if source is None else read_graph(source)
+
+    def _has_places(self) -> bool:
+        return self._graph is not None and any(map(is_noted, self._graph.nodes))
+
+    def _model(self, measurement: Measurement) -> Model | None:
+        if not self._has_places():
+            self.remark = _NO_PLACES if can_read() else _NO_PACKAGE
+        if self._graph is None:
             return None
-        if not any(node.properties for node in graph.nodes):
-            self.remark = (
-                "The model's file does not say which source lines its nodes come from: "
-                "export it with torch.onnx.export(..., dynamo=True)."
-            )
         optimised = measurement.optimised
         is_written = optimised is not None and optimised.is_file()
         executed = read_graph(optimised) if is_written and optimised is not None else None
-        return Model(Links(graph, executed), Places(graph))
+        return Model(Links(self._graph, executed), Places(self._graph))
 
 
 def _name(session: Any) -> str:
