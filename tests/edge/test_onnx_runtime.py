@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.edge.zoo import ZOO, save_onnx
+from torchreel.edge import onnx_session
 from torchreel.edge.adapter import BackendEvent, TensorType
 from torchreel.edge.onnx_runtime import OnnxRuntime, adapts, load
 from torchreel.errors import EdgeError, MissingPackageError
@@ -417,6 +418,31 @@ def test_without_the_package_onnx_there_are_times_and_no_places(
     assert "pip install onnx`" in adapter.remark
     with pytest.raises(MissingPackageError, match="pip install onnx`"):
         adapter.check(places=True)
+
+
+def test_a_model_that_is_too_large_to_be_written_again(
+    zoo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_session, "_LARGEST_WRITTEN", 0)
+    deployed = load(zoo("mobilenet"))
+    adapter = OnnxRuntime(deployed.module)
+    undo = adapter.watch(Told())
+    deployed.run(ZOO["mobilenet"].inputs())
+    undo()
+    (events,) = adapter.events()
+    assert {event.name for event in nodes(events) if event.place is None} <= {"ReorderInput", "ReorderOutput"}
+    assert adapter.remark is not None
+    assert "large" in adapter.remark
+
+
+def test_a_model_in_the_format_of_onnx_runtime_itself(tmp_path: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "relu.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(model([step("Relu", ["x"], "y")], {"x": [2, 3]}, {"y": [2, 3]}), options)
+    deployed = load(tmp_path / "relu.ort")
+    (events,) = profiled(deployed.module, lambda: deployed.run([torch.ones(2, 3)]))
+    assert [(event.name, event.place, event.flops) for event in nodes(events)] == [("Relu", None, None)]
 
 
 def test_without_onnxruntime_loading_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

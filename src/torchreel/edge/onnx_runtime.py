@@ -43,6 +43,10 @@ _NO_PACKAGE = (
     "The modules and source lines of an ONNX model's nodes are read by the package onnx, which is not installed: "
     "install it with `pip install onnx`."
 )
+_NOT_OPTIMISED = (
+    "The graph that ONNX Runtime made of the model could not be had, because the model is large or cannot be written: "
+    "nodes that were fused or put in may lack their modules, source lines and FLOPs."
+)
 
 
 def adapts(module: Any) -> bool:
@@ -193,6 +197,8 @@ class OnnxRuntime(Adapter):
         optimised = measurement.optimised
         is_written = optimised is not None and optimised.is_file()
         executed = read_graph(optimised) if is_written and optimised is not None else None
+        if executed is None:
+            self.remark = self.remark or _NOT_OPTIMISED
         return Model(Links(self._graph, executed), Places(self._graph))
 
 
