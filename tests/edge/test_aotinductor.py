@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from tests.edge import zoo
 from tests.edge.zoo import Entry
 from torchreel.edge import aotinductor, exported
-from torchreel.edge.aotinductor import AOTInductor
+from torchreel.edge.aotinductor import AotInductor
+from torchreel.edge.aotinductor_kernels import Kernels
 from torchreel.errors import EdgeError
 
 pytestmark = [
@@ -98,7 +99,7 @@ def test_calls_are_told(package: Path) -> None:
 
     model, told = aotinductor.load(package).module, Told()
     original = type(model)
-    undo = AOTInductor(model).watch(told)
+    undo = AotInductor(model).watch(told)
     model(*batch())
     assert (told.calls, told.inside) == (1, 0)
     with pytest.raises(RuntimeError):
@@ -112,8 +113,9 @@ def test_calls_are_told(package: Path) -> None:
 
 def test_kernels_have_the_places_of_the_source(package: Path) -> None:
     model = aotinductor.load(package).module
-    adapter = AOTInductor(model)
+    adapter = AotInductor(model)
     assert adapter.name == "small"
+    assert adapter.remark is None
     names = names_in_a_run(model)
     kernels = [name for name in names if "cpp_fused" in name or name.startswith("aoti_torch")]
     lines = Path(__file__).read_text().split("\n")
@@ -129,9 +131,22 @@ def test_kernels_have_the_places_of_the_source(package: Path) -> None:
 
 
 def test_a_kernel_that_is_not_known_has_no_place(package: Path) -> None:
-    adapter = AOTInductor(aotinductor.load(package).module)
+    adapter = AotInductor(aotinductor.load(package).module)
     assert adapter.place_of_kernel("aten::mm", 0) is None
     assert adapter.place_of_kernel("graph_0_cpp_fused_sin_0", 1000) is None
+
+
+def test_a_package_whose_kernels_are_not_seen_says_how_to_see_them(package: Path, tmp_path: Path) -> None:
+    """As one that was compiled with no options: its library says nothing of its kernels."""
+    model = aotinductor.load(package).module
+    folder = Path(shutil.copytree(aotinductor.folder_of(model), tmp_path / "unpacked"))
+    (folder / "kernel_information.json").unlink()
+    assert "lines" in (Kernels(folder, model.get_constant_fqns()).remark or "")
+    (source,) = folder.glob("*.wrapper.cpp")
+    source.write_text(source.read_text().replace("KernelContextGuard", ""))
+    kernels = Kernels(folder, model.get_constant_fqns())
+    assert "cpp.enable_kernel_profile" in (kernels.remark or "")
+    assert kernels.place("aoti_torch_cpu_addmm_out", 0) is None
 
 
 def test_two_packages_keep_their_places_apart(package: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_script(entry: Entry, tmp_path: Path) -> None:
 def test_exported(entry: Entry, tmp_path: Path) -> None:
     program = torch.export.load(zoo.save_exported(entry, tmp_path / "model.pt2"))
     assert_same(entry, program.module()(*entry.inputs()))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a C++ compiler")
+@every_entry
+def test_aotinductor(entry: Entry, tmp_path: Path) -> None:
+    model = torch._inductor.aoti_load_package(str(zoo.save_aotinductor(entry, tmp_path / "model.pt2")))
+    assert_same(entry, model(*entry.inputs()))
 
 
 @every_entry

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchreel.edge import pt2
-from torchreel.edge.adapter import BackendEvent, Calls, Deployed, Place, Undo
+from torchreel.edge.adapter import Adapter, Calls, Deployed, Place, Undo
 from torchreel.edge.aotinductor_kernels import Kernels, folder_of, remember_folder, unpacked_packages
 from torchreel.edge.calls import watch_call
 from torchreel.errors import EdgeError
@@ -28,7 +28,7 @@ def adapts(module: Any) -> bool:
     return package is not None and isinstance(module, package.AOTICompiledModel)
 
 
-class AOTInductor:
+class AotInductor(Adapter):
     format = "AOTInductor"
 
     def __init__(self, module: Any) -> None:
@@ -37,21 +37,18 @@ class AOTInductor:
         self._kernels = Kernels(folder, module.get_constant_fqns())
         # The library lies in <archive>/data/aotinductor/<model>/.
         self.name = folder.parents[2].name if folder is not None else type(module).__name__
+        self.remark = self._kernels.remark
+
+    @property
+    def runnable(self) -> Any:
+        return self._module
 
     def watch(self, calls: Calls) -> Undo:
         return watch_call(self._module, calls)
 
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
-        """There are no debug handles: see place_of_kernel."""
-        return {}
-
     def place_of_kernel(self, name: str, nth: int) -> Place | None:
         """Where the nth kernel of this name in one call stands, from 0; None if the package does not say it."""
         return self._kernels.place(name, nth)
-
-    def events(self) -> list[list[BackendEvent]]:
-        """The library runs within torch, and what is seen of it is recorded there."""
-        return []
 
 
 def load(path: Path) -> Deployed:

@@ -52,18 +52,36 @@ class Kernels:
     """The places of a package's kernels, as far as its files tell them."""
 
     def __init__(self, folder: Path | None, weights: Sequence[str]) -> None:
-        self._places: dict[str, list[Place]] = {}
-        if folder is None:
-            return
-        stacks = _stacks(folder / "kernel_information.json")
-        modules = _modules(folder, weights)
-        for name in stacks.keys() | modules.keys():
-            self._places[name] = _join(stacks.get(name, []), modules.get(name, []))
+        stacks = _stacks(folder / "kernel_information.json") if folder is not None else {}
+        modules = _modules(folder, weights) if folder is not None else {}
+        self.remark = _remark(folder, bool(modules), bool(stacks))
+        self._places = {
+            name: _join(stacks.get(name, []), modules.get(name, [])) for name in stacks.keys() | modules.keys()
+        }
 
     def place(self, name: str, nth: int) -> Place | None:
         """Of the nth call of a kernel, from 0."""
         places = self._places.get(_GRAPH.sub("", name), [])
         return places[nth] if nth < len(places) else None
+
+
+def _remark(folder: Path | None, are_seen: bool, are_placed: bool) -> str | None:
+    if folder is None:
+        return (
+            "Several AOTInductor packages are loaded, and which is which cannot be told: nothing is known of where "
+            "kernels stand. Load one alone."
+        )
+    if not are_seen:
+        return (
+            "The kernels that AOTInductor generated are not seen, only what they call of PyTorch: compile the package "
+            'with inductor_configs={"cpp.enable_kernel_profile": True, "trace.provenance_tracking_level": 1}.'
+        )
+    if not are_placed:
+        return (
+            "The lines that kernels come from are not known: compile the package with "
+            'inductor_configs={"cpp.enable_kernel_profile": True, "trace.provenance_tracking_level": 1}.'
+        )
+    return None
 
 
 def _join(stacks: list[tuple[Frame, ...]], modules: list[tuple[tuple[str, str], ...]]) -> list[Place]:

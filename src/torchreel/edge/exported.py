@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from torchreel.edge import aotinductor, pt2, pt2_text
-from torchreel.edge.adapter import BackendEvent, Calls, Deployed, InputSpec, Place, Undo
+from torchreel.edge.adapter import Adapter, Calls, Deployed, InputSpec, Place, Undo
 from torchreel.edge.calls import watch_method
 from torchreel.edge.fx_places import FxPlaces, place_of_node
 from torchreel.errors import EdgeError
@@ -32,26 +32,29 @@ def _is_module_of_program(module: Any) -> bool:
     return unlift is not None and isinstance(module, unlift._StatefulGraphModule)
 
 
-class Exported:
+class Exported(Adapter):
     """A program is no function: what is called are the modules that it gives, so all that it gives are watched."""
 
     format = "torch.export"
+    called_from_python = True
+    called_from_python = True
 
     def __init__(self, module: Any) -> None:
         self._program: ExportedProgram | None = module if isinstance(module, ExportedProgram) else None
         self._modules: list[GraphModule] = [] if self._program is not None else [module]
         self._places: dict[GraphModule, FxPlaces] = {}
+        self._runnable: GraphModule | None = None if self._program is not None else module
         self.name = _name(module)
 
-    @functools.cached_property
+    @property
     def runnable(self) -> GraphModule:
-        """A module of the program, to be called."""
-        if self._program is None:
-            return self._modules[0]
-        made: GraphModule = self._program.module()
-        if made not in self._modules:
-            self._modules.append(made)
-        return made
+        """A module of the program, the same each time."""
+        if self._runnable is None:
+            assert self._program is not None
+            self._runnable = self._program.module()
+            if self._runnable not in self._modules:
+                self._modules.append(self._runnable)
+        return self._runnable
 
     def watch(self, calls: Calls) -> Undo:
         undos = [watch_method(module, "forward", calls) for module in self._modules]
@@ -78,10 +81,6 @@ class Exported:
         program.module = module
         return functools.partial(delattr, program, "module")
 
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
-        """There are no debug handles: see place_of_line."""
-        return {}
-
     def place_of_line(self, file: str, line: int) -> Place | None:
         """Where a line of the generated code stands that Python ran when it called an op."""
         for module in self._modules:
@@ -91,10 +90,6 @@ class Exported:
             if place is not None:
                 return place
         return None
-
-    def events(self) -> list[list[BackendEvent]]:
-        """Torch runs the ops, and they are recorded there."""
-        return []
 
 
 def _name(module: ExportedProgram | GraphModule) -> str:
