@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
 # What each room may import of ours, besides itself, errors and the version.
 ALLOWED = {
-    "": {"reel", "analyze", "record", "allocator", "memory", "tape", "graphs"},
+    "": {"reel", "analyze", "record", "allocator", "memory", "tape", "graphs", "edge"},
     "reel": {"_decode"},
     "ingest": {"reel", "_decode"},
     "analyze": {"reel"},
@@ -23,6 +23,7 @@ ALLOWED = {
     "export": {"reel", "analyze", "program"},
     "record": {"reel", "_core", "program", "tape"},
     "profiler": {"reel", "record", "analyze", "export", "_core"},
+    "edge": {"reel", "record", "export", "_core"},
     "program": set(),
     "tape": {"program", "_tape"},
     "graphs": {"program", "tape", "_tape", "_graphs"},
@@ -38,11 +39,12 @@ ALLOWED = {
         "program",
         "tape",
         "graphs",
+        "edge",
         "_core",
         "_decode",
     },
 }
-MAY_IMPORT_TORCH = {"record", "memory", "profiler", "tape", "graphs"}
+MAY_IMPORT_TORCH = {"record", "memory", "profiler", "tape", "graphs", "edge"}
 
 
 def files() -> list[Path]:

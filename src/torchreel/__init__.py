@@ -15,12 +15,14 @@ from torchreel._version import __version__
 if TYPE_CHECKING:
     from torchreel import allocator, graphs, memory, tape
     from torchreel.analyze.averages import averages
+    from torchreel.edge import EdgeProfiler, current_edge_profiler
     from torchreel.graphs import graphed, mark_step_begin
     from torchreel.record import Recorder, RecordOptions, mark, range, record, schedule
     from torchreel.reel import Reel, load
     from torchreel.tape import Tape, load_tape, trace, tracing
 
 __all__ = [
+    "EdgeProfiler",
     "RecordOptions",
     "Recorder",
     "Reel",
@@ -28,6 +30,7 @@ __all__ = [
     "__version__",
     "allocator",
     "averages",
+    "current_edge_profiler",
     "errors",
     "graphed",
     "graphs",
@@ -46,6 +49,8 @@ __all__ = [
 
 # Where each name is; those of a file that has the name of a function are taken from the file itself.
 _ROOMS = {
+    "EdgeProfiler": "edge",
+    "current_edge_profiler": "edge",
     "Reel": "reel",
     "load": "reel",
     "averages": "analyze",

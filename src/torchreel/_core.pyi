@@ -45,6 +45,25 @@ def counter_names() -> list[str]: ...
 def counter_problem(name: str) -> str:
     """Why a hardware counter cannot be had, or ''."""
 
+def watch_model_allocations(on: bool) -> None:
+    """Record the allocs of models that want it."""
+
+class Model:
+    """A model that is recorded by itself, in a recording of models."""
+
+    def __init__(
+        self, id: int, name: int, shapes: bool, stacks: bool, counters: bool, memory: bool, handles: str
+    ) -> None: ...
+    def enter(self) -> None:
+        """A call of it begins on this thread."""
+
+    def leave(self) -> None: ...
+    def places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
+        """Of TorchScript: the modules and the frames (file, line, function) of each debug handle, from 0."""
+
+def lite_place(module: Any, handle: int) -> tuple[str, str]:
+    """The hierarchy and the traceback of a debug handle, as torch tells them."""
+
 class Range:
     def __init__(self, name: str) -> None: ...
     def __enter__(self) -> Self: ...

@@ -67,26 +67,54 @@ class Calls(Protocol):
 
     def leave(self) -> None: ...
 
+    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
+        """Where TorchScript's interpreter was, by debug handle: modules, and frames as file, line and function."""
+
 
 Undo = Callable[[], None]
 
 
-class Adapter(Protocol):
+class Adapter:
     """One kind of deployed model."""
 
     format: str
     """As its users call it: TorchScript, ONNX Runtime."""
     name: str
     """The model's name: its class, its graph's name or its file's."""
+    handles: str = ""
+    """How its ops say where they stand, besides their Python stack: "lite", "torchscript", or not at all."""
+    called_from_python: bool = False
+    """Whether Python calls each op, so that its stack and its nn.Module are Python's."""
+    remark: str | None = None
+    """What could not be known of the model, and why."""
+
+    def check(self, places: bool) -> None:
+        """Raise EdgeError, before anything is begun, if places are wanted and the model has none."""
+
+    @property
+    def runnable(self) -> Any:
+        """What is called to run the model."""
+        raise NotImplementedError
 
     def watch(self, calls: Calls) -> Undo:
         """From now on each call of the model is told. Gives what ends that."""
+        raise NotImplementedError
 
     def places(self, handles: Sequence[int]) -> dict[int, Place]:
         """Where these debug handles stand; those that nothing is known of are left out."""
+        return {}
+
+    def place_of_line(self, file: str, line: int) -> Place | None:
+        """Where a line stands that Python ran, if it is of code that was generated for the model."""
+        return None
+
+    def place_of_kernel(self, name: str, nth: int) -> Place | None:
+        """Where the nth op of this name in a call stands, from 0, if that is how the model knows its ops."""
+        return None
 
     def events(self) -> list[list[BackendEvent]]:
         """What the model's own runtime measured since watch(): one list for each call, in their order."""
+        return []
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from torchreel.reel import Reel
 # Blocks older than the recording all have its first moment: here they stand before it, one nanosecond apart.
 _MEMORY = """
 SELECT coalesce(thread, {home}) AS owner, '[memory]' AS name, device, addr, stack, coalesce(total, 0) AS total,
+    coalesce(reserved, 0) AS reserved,
     coalesce(CASE WHEN action = 'free' THEN -size ELSE size END, 0) AS bytes,
     CASE WHEN action = 'preexisting' THEN time_ns - row_number() OVER (PARTITION BY thread, action ORDER BY id DESC)
         ELSE time_ns END AS time_ns
@@ -175,7 +176,9 @@ class _Writer:
 
         def args(batch: pa.RecordBatch) -> list[Part]:
             return [
-                '"Total Reserved": 0, "Total Allocated": ',
+                '"Total Reserved": ',
+                digits(batch.column("reserved")),
+                ', "Total Allocated": ',
                 digits(batch.column("total")),
                 ', "Bytes": ',
                 digits(batch.column("bytes")),

@@ -84,9 +84,10 @@ class OpArgs:
         self._inputs = TextColumn(self._input_text)
         self._stacks = TextColumn(lambda id: quoted(";".join(details.frames(id))))
         self._modules = TextColumn(self._module_text)
+        self._backends = TextColumn(quoted)
         self._forward = TextColumn(lambda thread: str(self._torch_ids.get(thread, 0)))
         self._callers = PythonCallers()
-        self.columns = ["name", "kind", "seq", "fwd_thread", "module", "stack", "inputs", "flops", "open"]
+        self.columns = ["name", "kind", "seq", "fwd_thread", "module", "stack", "inputs", "flops", "open", "backend"]
         if timeline.count("counters"):
             self.columns.append("counters")
 
@@ -104,6 +105,7 @@ class OpArgs:
             joined([', "Call stack": ', self._stacks(batch.column("stack"))], optional=True),
             joined([', "Module Hierarchy": ', self._modules(batch.column("module"))], optional=True),
             joined([', "FLOPs": ', digits(batch.column("flops"))], optional=True),
+            joined([', "Backend": ', self._backends(batch.column("backend"))], optional=True),
             pc.if_else(batch.column("open"), pa.scalar(', "finished": false', TEXT), None),
         ]
         if pc.any(python).as_py():

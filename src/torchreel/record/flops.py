@@ -3,6 +3,9 @@
 An op is counted once for each distinct list of inputs: its arguments are made again as tensors on
 the meta device, which have shapes and no data, and the formula is given them and the op's result.
 Where ops with formulas are nested in each other the outermost has the count, so that sums are right.
+Of a runtime that records whole ops only (aten::conv2d, but not the aten::convolution in it), the op is
+run on the meta device, and what it calls is counted. Arguments that a runtime leaves out at the end of
+a call, because they have their defaults, have them here, too.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 # CPU variants of ops whose formulas are registered under their CUDA names only.
 _SAME_FORMULA = {
@@ -63,16 +66,17 @@ def _argument(dims: Any, strides: Any, dtype: str, scalar: str) -> Any:
 class FlopCounter:
     """Fills the column `flops` of a batch of ops."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole_ops: bool = False) -> None:
         self._formulas = _formulas()
+        self._whole_ops = whole_ops
         self._known: dict[tuple[str, str, int], int | None] = {}
 
     def __call__(self, ops: pa.Table, inputs: pa.Table) -> pa.Table:
         ops = ops.combine_chunks()
         names = ops.column("name")
-        counted = pc.and_(
-            pc.is_in(names.cast(pa.string()), pa.array(self._formulas)), pc.is_valid(ops.column("inputs"))
-        )
+        named = names.cast(pa.string())
+        known = pc.starts_with(named, "aten::") if self._whole_ops else pc.is_in(named, pa.array(self._formulas))
+        counted = pc.and_(known, pc.is_valid(ops.column("inputs")))
         rows = np.flatnonzero(counted.to_numpy())
         flops = np.zeros(ops.num_rows, dtype=np.int64)
         valid = np.zeros(ops.num_rows, dtype=bool)
@@ -97,18 +101,33 @@ class FlopCounter:
         try:
             arguments = [_argument(*parts) for parts in zip(*columns, strict=True)]
             packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
-            op = getattr(packet, overload or "default")
+            op, schema = _overload(packet, overload)
             named = {
-                argument.name: value
-                for argument, value in zip(op._schema.arguments, arguments, strict=True)
-                if argument.kwarg_only
+                argument.name: value for argument, value in zip(schema, arguments, strict=False) if argument.kwarg_only
             }
             placed = arguments[: len(arguments) - len(named)]
+            if name not in self._formulas:
+                return _count_inside(op, placed, named)
             with torch.no_grad():
                 result = op(*placed, **named)
             return int(self._formulas[name](*placed, **named, out_val=result))
         except Exception:  # an op that the meta device does not know, arguments that were cut: no formula applies
             return None
+
+
+def _overload(packet: Any, overload: str) -> tuple[Any, list[Any]]:
+    """What was called, with the arguments of its schema; where the overload is not known, torch finds it."""
+    if not overload and "default" not in packet.overloads():
+        return packet, []
+    op = getattr(packet, overload or "default")
+    return op, op._schema.arguments
+
+
+def _count_inside(op: Any, placed: list[Any], named: dict[str, Any]) -> int | None:
+    """The count of all that an op without a formula calls; None if nothing of it has a formula."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        op(*placed, **named)
+    return counter.get_total_flops() or None
 
 
 def _outermost(ops: pa.Table, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -40,6 +40,15 @@ class ModuleNames:
             self._register_tree(module, path)
         return self._names[id(module)]
 
+    def define(self, name: str) -> tuple[int, int]:
+        """The ids of a name, and of a module, for a model that is no nn.Module."""
+        number = next(self._numbers)
+        return _core.define_module(number, _NO_PARENT, name, name), number
+
+    def number(self, module: torch.nn.Module) -> int:
+        """The id of a module that has been named."""
+        return self._ids[id(module)]
+
     def _find_among_roots(self, module: torch.nn.Module) -> None:
         """A module may have been put into a known one since that was registered."""
         for reference, path in list(self._roots.values()):

@@ -9,6 +9,7 @@ import runpy
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +79,14 @@ def begin(directory: Path | None, options: RecordOptions) -> None:
     """Switch the recorder on; without a directory, as a flight recorder."""
     if options.allocator is not None:
         choose_allocator(options.allocator)
-    native = {
-        "spool": "" if directory is None else str(directory / spool.DIRECTORY),
-        "process": json.dumps(describe_process()),
-        "ring_bytes": options.ring_bytes,
-        "shapes": options.shapes,
-        "memory": options.memory,
-        "stacks": options.stacks,
-        "counters": list(options.counters),
-        "hidden_files": _runner_files(),
-    }
-    _core.start(native, _thread_name)
+    _start(
+        spool="" if directory is None else str(directory / spool.DIRECTORY),
+        ring_bytes=options.ring_bytes,
+        shapes=options.shapes,
+        memory=options.memory,
+        stacks=options.stacks,
+        counters=list(options.counters),
+    )
     if options.memory:
         define_old_blocks()
     rpc.link_calls()
@@ -97,6 +95,16 @@ def begin(directory: Path | None, options: RecordOptions) -> None:
         _core.watch_calls(options.python, torch.nn.Module.__call__.__code__, ModuleNames())
     elif options.python:
         _core.watch_calls(True, None, None)
+
+
+def _start(**options: Any) -> None:
+    common = {"process": json.dumps(describe_process()), "hidden_files": _runner_files()}
+    _core.start({**common, **options}, _thread_name)
+
+
+def begin_models(directory: Path, counters: Sequence[str]) -> None:
+    """Switch the recorder on for models alone: each of them says what it wants."""
+    _start(spool=str(directory / spool.DIRECTORY), models=True, shapes=True, stacks=True, counters=list(counters))
 
 
 def end() -> dict[str, Any]:

@@ -121,6 +121,7 @@ ALLOCS = _table(
     ("compile_context", TEXT, "the compiled region it came from, or N/A; null where the file has none"),
     ("metadata", TEXT, "the user's text that was set then; null where the file has none"),
     ("forward", TEXT, "lines of the forward call's stack, for an event of a backward call, else null"),
+    ("reserved", pa.int64(), "bytes that a backend said to hold of the device after this event, else null"),
 )
 SEGMENTS = _table(
     "segments",

@@ -1,0 +1,60 @@
+"""All formats: which adapter a model has, and how a file is loaded."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torchreel.edge.adapter import Adapter, Deployed
+from torchreel.errors import EdgeError
+
+# Before eager: what these take are nn.Modules, too.
+_ADAPTERS = {
+    "torchscript": "TorchScript",
+    "lite": "Lite",
+    "exported": "Exported",
+    "aotinductor": "AOTInductor",
+    "onnx_runtime": "OnnxRuntime",
+    "executorch": "ExecuTorch",
+    "eager": "Eager",
+}
+_LOADERS = {".ptl": "lite", ".pt2": "exported", ".onnx": "onnx_runtime", ".ort": "onnx_runtime", ".pte": "executorch"}
+_SUFFIXES = ".pt, .ptl, .pt2, .onnx or .pte"
+
+
+def _file(name: str) -> ModuleType:
+    return importlib.import_module(f"torchreel.edge.{name}")
+
+
+def adapter_for(module: Any) -> Adapter:
+    """The adapter of a model, or a sentence that says what can be profiled."""
+    for name, adapter in _ADAPTERS.items():
+        if _file(name).adapts(module):
+            made: Adapter = getattr(_file(name), adapter)(module)
+            return made
+    raise EdgeError(
+        f"A {type(module).__name__} cannot be profiled: give an nn.Module, a ScriptModule, a module of the lite "
+        "interpreter, an ExportedProgram or its module(), an AOTInductor package, a session of ONNX Runtime or a "
+        "program of ExecuTorch."
+    )
+
+
+def load(path: Path) -> Deployed:
+    """Load a model's file by what it is called, and by what it holds where that leaves a choice."""
+    if not path.exists():
+        raise EdgeError(f"There is no model at {path}: check the path.")
+    if path.is_dir():
+        raise EdgeError(f"{path} is a directory: name the model's file in it.")
+    deployed: Deployed = _file(_loader(path)).load(path)
+    return deployed
+
+
+def _loader(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix in (".pt", ".pth", ".ts"):
+        return "lite" if _file("lite").is_lite(path) else "torchscript"
+    if suffix not in _LOADERS:
+        raise EdgeError(f"{path} has no suffix of a model's format: it must end in {_SUFFIXES}.")
+    return _LOADERS[suffix]

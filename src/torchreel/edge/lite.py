@@ -1,0 +1,114 @@
+"""The lite interpreter's modules: each op has a debug handle, which the file's debug maps explain."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchreel import _core
+from torchreel.edge.adapter import Adapter, Calls, Deployed, Frame, Place, Undo
+from torchreel.edge.calls import watch_call, watch_method
+from torchreel.edge.hierarchy import modules_of, steps_of
+from torchreel.errors import EdgeError
+
+_NO_DEBUG_INFORMATION = "Model was not saved with debug information"
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+# torch gives it to the outermost call, whose method its maps do not name.
+_UNKNOWN_FUNCTION = "<unknown>"
+
+
+def adapts(module: Any) -> bool:
+    mobile = sys.modules.get("torch.jit.mobile")
+    return mobile is not None and isinstance(module, mobile.LiteScriptModule)
+
+
+def is_lite(path: Path) -> bool:
+    """Whether a file holds bytecode of the lite interpreter."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("bytecode.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
+def load(path: Path) -> Deployed:
+    """Load what _save_for_lite_interpreter wrote."""
+    from torch.jit.mobile import _load_for_lite_interpreter
+
+    if not is_lite(path):
+        raise EdgeError(
+            f"{path} holds no bytecode of the lite interpreter, or is damaged: save the model again with "
+            "_save_for_lite_interpreter."
+        )
+    try:
+        module = _load_for_lite_interpreter(str(path), map_location="cpu")
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise EdgeError(
+            f"{path} cannot be loaded by the lite interpreter: {reason}. Save it again with _save_for_lite_interpreter."
+        ) from None
+    return Deployed(module, lambda tensors: module(*tensors))
+
+
+class Lite(Adapter):
+    format = "lite interpreter"
+    handles = "lite"
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._has_places = not _core.lite_place(module._c, 0)[0].startswith(_NO_DEBUG_INFORMATION)
+        self.name = "model"
+        if self._has_places:
+            self.name = self._class_of_model() or self.name
+        else:
+            self.remark = (
+                "The model was saved without debug information, so its ops have no modules and no source lines: save "
+                "it with _save_for_lite_interpreter(..., _save_mobile_debug_info=True)."
+            )
+
+    def _class_of_model(self) -> str | None:
+        """The class of the outermost module, as any handle has it; the first ones are those of forward()'s ops."""
+        for handle in range(4096):
+            steps = steps_of(_core.lite_place(self._module._c, handle)[0])
+            if steps:
+                return steps[0][1]
+        return None
+
+    def check(self, places: bool) -> None:
+        if places and self.remark is not None:
+            raise EdgeError(self.remark)
+
+    @property
+    def runnable(self) -> Any:
+        return self._module
+
+    def watch(self, calls: Calls) -> Undo:
+        undos = [watch_method(self._module, name, calls) for name in ("forward", "run_method")]
+        undos.append(watch_call(self._module, calls))
+
+        def undo() -> None:
+            for each in reversed(undos):
+                each()
+
+        return undo
+
+    def places(self, handles: Sequence[int]) -> dict[int, Place]:
+        if not self._has_places:
+            return {}
+        places = {handle: _place(*_core.lite_place(self._module._c, handle)) for handle in handles}
+        return {handle: place for handle, place in places.items() if place.modules or place.frames}
+
+
+def _place(hierarchy: str, traceback: str) -> Place:
+    frames = [
+        Frame(found["file"], int(found["line"]), _function(found["function"])) for found in _FRAME.finditer(traceback)
+    ]
+    return Place(modules_of(steps_of(hierarchy)), tuple(reversed(frames)))
+
+
+def _function(name: str) -> str:
+    return "forward" if name == _UNKNOWN_FUNCTION else name

@@ -1,0 +1,329 @@
+"""EdgeProfiler: one deployed model, profiled for as long as a `with` block lasts."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from torchreel import _core
+from torchreel.edge import eager, session
+from torchreel.edge.adapter import Undo
+from torchreel.edge.backends import Reported, ReportedMemory
+from torchreel.edge.formats import adapter_for
+from torchreel.edge.result import Wanted, make_reel
+from torchreel.errors import EdgeError, OptionError, TorchreelError
+from torchreel.export import export
+from torchreel.record.options import RecordOptions
+from torchreel.reel import Reel
+from torchreel.reel.meta import read_meta
+
+_REEL = ".reel"
+
+
+class _OfThread(threading.local):
+    profiler: EdgeProfiler | None = None
+    calling: EdgeProfiler | None = None
+
+
+_of_thread = _OfThread()
+
+
+def current_edge_profiler() -> EdgeProfiler | None:
+    """The profiler whose model runs on this thread, else the one that was begun on it, else None."""
+    return _of_thread.calling or _of_thread.profiler
+
+
+class EdgeProfiler:
+    """Profiles one deployed model: what it does, and nothing that the program does around it, on whichever thread.
+
+    `trace_path` gets a Kineto trace, and the reel is beside it (run.json, run.reel). A path that ends in .reel gets
+    the reel alone; without a path the reel lasts as long as the profiler. An older trace or reel of a profiler under
+    that name is replaced.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        trace_path: str | os.PathLike[str] = "",
+        report_input_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        events: Sequence[str] = (),
+        adjust_timestamps: bool = False,
+    ) -> None:
+        _refuse_second()
+        if isinstance(events, str):
+            raise OptionError(f"events={events!r} is one text: give a list of counters, such as [{events!r}].")
+        self._adapter = adapter_for(module)
+        self._adapter.check(places=with_stack or with_modules)
+        self._options = RecordOptions(
+            shapes=report_input_shapes or with_flops,
+            memory=profile_memory,
+            stacks=with_stack,
+            modules=with_modules,
+            flops=with_flops,
+            counters=tuple(events),
+        )
+        self._options.check_machine()
+        self._adjust = adjust_timestamps
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._trace, self._reel_path = self._paths(trace_path)
+        self._watched: session.Watched | None = None
+        self._native: _core.Model | None = None
+        self._undo: Undo | None = None
+        self._result: Reel | None = None
+        self._thread: int | None = None
+        self._began_ns = 0
+        self._calls = 0
+        self._events: list[Reported] = []
+        self._memory: list[ReportedMemory] = []
+
+    def _paths(self, given: str | os.PathLike[str]) -> tuple[Path | None, Path]:
+        """Where the trace and the reel go, after a look at what is there."""
+        text = os.fspath(given)
+        if not text:
+            self._home = tempfile.TemporaryDirectory(prefix="torchreel-edge-")
+            return None, Path(self._home.name) / "profile.reel"
+        path = Path(text)
+        if not path.parent.is_dir():
+            raise OptionError(f"{path} cannot be written because there is no directory {path.parent}: make it first.")
+        if path.suffix == _REEL:
+            trace, reel = None, path
+        else:
+            if path.is_dir():
+                raise OptionError(f"{path} is a directory: name the file for the trace in it.")
+            trace, reel = path, path.with_name(path.name.removesuffix(".gz")).with_suffix(_REEL)
+        if reel.exists() and not _is_of_profiler(reel):
+            raise OptionError(
+                f"{reel} exists and was not made by an edge profiler, so it is not replaced: give another trace_path."
+            )
+        return trace, reel
+
+    @property
+    def format(self) -> str:
+        """The format of the model, as its users call it."""
+        return self._adapter.format
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self._adapter.name
+
+    @property
+    def remark(self) -> str | None:
+        """What could not be known of the model, and why."""
+        return self._adapter.remark
+
+    @property
+    def module(self) -> Any:
+        """What to call to run the model: for an ExportedProgram, a module of it."""
+        return self._adapter.runnable
+
+    def __enter__(self) -> EdgeProfiler:
+        _refuse_second()
+        if self._thread is not None:
+            raise EdgeError("This edge profiler has already profiled: make a new one for a new profile.")
+        options, adapter = self._options, self._adapter
+        is_eager = isinstance(adapter, eager.Eager)
+        wants_places = options.stacks or options.modules
+        self._watched = session.watch(
+            adapter.name,
+            options.counters,
+            module=adapter.runnable if is_eager and options.modules else None,
+            shapes=options.shapes,
+            # A line of generated code says in which module it is, too.
+            stacks=adapter.called_from_python and (options.stacks if is_eager else wants_places),
+            memory=options.memory,
+            handles=adapter.handles if wants_places or adapter.handles == "lite" else "",
+        )
+        self._native = self._watched.native
+        self._thread = threading.get_ident()
+        _of_thread.profiler = self
+        self._began_ns = time.time_ns()
+        atexit.register(self._close)
+        try:
+            self._undo = adapter.watch(self)
+        except BaseException:
+            self._abandon()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._close()
+        except TorchreelError as problem:
+            if error is None:
+                raise
+            print(f"torchreel: {problem}", file=sys.stderr)  # the program's own error comes first
+
+    def _abandon(self) -> None:
+        atexit.unregister(self._close)
+        self._leave_thread()
+        if self._watched is not None:
+            self._watched.abandon()
+            self._watched = None
+
+    def _leave_thread(self) -> None:
+        if _of_thread.profiler is self:
+            _of_thread.profiler = None
+        else:  # ended on another thread than it was begun on
+            _ended.add(self)
+
+    def _close(self) -> None:
+        """Stop, if that was not done, and write the trace."""
+        if self._watched is not None:
+            self.disable()
+        atexit.unregister(self._close)
+        if self._trace is not None and self._result is not None:
+            export(self._result, self._trace, to="chrome")
+            self._trace = None
+
+    # What adapters tell: see adapter.Calls.
+
+    def enter(self) -> None:
+        watched = self._watched
+        if watched is not None:
+            _of_thread.calling = self
+            self._calls += 1
+            watched.native.enter()
+
+    def leave(self) -> None:
+        if self._native is not None:
+            self._native.leave()
+            _of_thread.calling = None
+
+    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
+        return [] if self._native is None else self._native.places()
+
+    def disable(self) -> Reel:
+        """Stop profiling, and give the reel. The trace is written when the block ends."""
+        if self._result is not None:
+            raise EdgeError("The edge profiler is already disabled: its reel is what result() gives.")
+        watched = self._watched
+        if watched is None:
+            raise EdgeError("The edge profiler has not begun: use it as `with EdgeProfiler(...) as profiler:`.")
+        if self._undo is not None:
+            self._undo()
+        self._leave_thread()
+        self._watched = None
+        tables = watched.end()
+        self._warn(watched)
+        wanted = Wanted(self._options.modules, self._options.stacks, self._options.flops, self._adjust)
+        self._remove_older()
+        self._result = make_reel(
+            self._reel_path,
+            tables,
+            self._adapter,
+            watched.module,
+            wanted,
+            self._events,
+            self._memory,
+            self._options.to_json(),
+        )
+        return self._result
+
+    def _warn(self, watched: session.Watched) -> None:
+        if watched.problem:
+            warnings.warn(f"The profile is not whole, because the disk refused: {watched.problem}.", stacklevel=4)
+        if not self._calls and not self._events:
+            warnings.warn(
+                f"The model {self.name} was not called while it was profiled, so the profile is empty: call it itself, "
+                "not a method of it, within the block.",
+                stacklevel=4,
+            )
+
+    def _remove_older(self) -> None:
+        if self._reel_path.exists():
+            shutil.rmtree(self._reel_path)
+
+    def result(self) -> Reel:
+        """The reel, after disable() or after the block."""
+        if self._result is None:
+            raise EdgeError("The edge profiler has not been disabled, so it has no result yet: call disable() first.")
+        return self._result
+
+    def record_backend_event(
+        self, start_us: float, end_us: float, debug_handle: int, event_name: str, backend_name: str
+    ) -> None:
+        """An op that a backend ran, in microseconds since the epoch; with adjust_timestamps, on any clock."""
+        self._require_running(f"The event {event_name!r} of {backend_name!r}")
+        start, end = round(start_us * 1000), round(end_us * 1000)
+        now = time.time_ns()
+        if end < start:
+            raise EdgeError(
+                f"The event {event_name!r} of {backend_name!r} ends at {end_us} µs, before it starts at {start_us} µs: "
+                "give the start first."
+            )
+        if not self._adjust and not (self._began_ns - _SLACK_NS <= start and end <= now + _SLACK_NS):
+            raise EdgeError(
+                f"The event {event_name!r} of {backend_name!r}, from {start_us} to {end_us} µs, lies outside of the "
+                f"profile, which runs since {self._began_ns / 1000:.0f} µs: give microseconds since the epoch, or let "
+                "another clock be aligned with adjust_timestamps=True."
+            )
+        if self._adjust and not self._calls:
+            raise EdgeError(
+                f"The event {event_name!r} of {backend_name!r} comes before the first call of the model, so its clock "
+                "cannot be aligned: report it within the call, or after it."
+            )
+        self._events.append(
+            Reported(start, end, debug_handle, event_name, backend_name, now, threading.get_native_id())
+        )
+
+    def record_backend_memory_event(
+        self, ptr: int, alloc_size: int, total_allocated: int, total_reserved: int, device: Any = "cpu"
+    ) -> None:
+        """Memory that a backend took, or gave back where alloc_size is negative."""
+        self._require_running(f"The memory event of {alloc_size} bytes")
+        name = str(torch.device(device)) if isinstance(device, (str, torch.device)) else None
+        if name is None:
+            raise OptionError(f"device={device!r} is no device: give a torch.device or its name, such as 'cpu'.")
+        self._memory.append(
+            ReportedMemory(
+                ptr, alloc_size, total_allocated, total_reserved, name, time.time_ns(), threading.get_native_id()
+            )
+        )
+
+    def _require_running(self, what: str) -> None:
+        if self._watched is None:
+            raise EdgeError(f"{what} was reported outside of the profile: report it while the model is profiled.")
+
+
+# The recorder's clock is tied to the wall's once, to within some microseconds.
+_SLACK_NS = 1_000_000
+# Profilers that ended on another thread: that on which they began learns it when it next asks.
+_ended: weakref.WeakSet[EdgeProfiler] = weakref.WeakSet()
+
+
+def _refuse_second() -> None:
+    running = _of_thread.profiler
+    if running is not None and running in _ended:
+        _of_thread.profiler = running = None
+    if running is not None:
+        raise EdgeError(
+            f"An edge profiler of {running.name} is already profiling on this thread, and there is one per thread: end "
+            "it before you begin another. It goes on unharmed."
+        )
+
+
+def _is_of_profiler(reel: Path) -> bool:
+    try:
+        return "edge" in read_meta(reel)
+    except TorchreelError:
+        return False

@@ -1,0 +1,68 @@
+"""TorchScript: its interpreter calls the ops, and knows at which line of which module it is."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchreel.edge.adapter import Adapter, Calls, Deployed, Frame, Place, Undo
+from torchreel.edge.eager import watch_hooks
+from torchreel.edge.hierarchy import modules_of, steps_of
+from torchreel.errors import EdgeError
+
+
+def adapts(module: Any) -> bool:
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def load(path: Path) -> Deployed:
+    """Load what torch.jit.save wrote."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise EdgeError(f"{path} is no TorchScript model: {error}. Save it again with torch.jit.save.") from None
+    if not any(name.endswith("/constants.pkl") for name in names):
+        raise EdgeError(
+            f"{path} holds no TorchScript but other data, perhaps weights or a pickled module, which cannot be loaded "
+            "without running its code: save the model with torch.jit.save or torch.export.save."
+        )
+    try:
+        module = torch.jit.load(str(path), map_location="cpu")
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise EdgeError(
+            f"{path} cannot be loaded as TorchScript: {reason}. Save it again with torch.jit.save."
+        ) from None
+    return Deployed(module, lambda tensors: module(*tensors))
+
+
+class TorchScript(Adapter):
+    format = "TorchScript"
+    handles = "torchscript"
+
+    def __init__(self, module: torch.jit.ScriptModule) -> None:
+        self._module = module
+        self.name = module.original_name
+        self._calls: Calls | None = None
+
+    @property
+    def runnable(self) -> torch.jit.ScriptModule:
+        return self._module
+
+    def watch(self, calls: Calls) -> Undo:
+        self._calls = calls
+        return watch_hooks(self._module, calls)
+
+    def places(self, handles: Sequence[int]) -> dict[int, Place]:
+        known = self._calls.script_places() if self._calls is not None else []
+        return {handle: _place(*known[handle]) for handle in handles if handle < len(known)}
+
+
+def _place(hierarchy: list[str], frames: list[tuple[str, int, str]]) -> Place:
+    steps = [step for text in hierarchy for step in steps_of(text)]
+    return Place(modules_of(steps), tuple(Frame(*frame) for frame in frames))
