@@ -16,6 +16,8 @@ from torchreel.edge.adapter import Frame, Place
 
 _FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _GENERATED = "<eval_with_key>"
+# What PyTorch names as the class where it added a node of its own.
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 
 Modules = tuple[tuple[str, str], ...]
 
@@ -67,7 +69,8 @@ def frames_of_trace(trace: Any) -> tuple[Frame, ...]:
 
 
 def _modules(stack: Any) -> Modules:
-    return tuple(_module(path, kind) for path, kind in (stack or {}).values())
+    modules = (_module(path, kind) for path, kind in (stack or {}).values())
+    return tuple(module for module in modules if module[1] != _NO_MODULE)
 
 
 def _module(path: str, kind: str | type) -> tuple[str, str]:

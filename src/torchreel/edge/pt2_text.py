@@ -19,9 +19,13 @@ from torchreel.edge.pt2 import MODELS, Archive
 from torchreel.edge.pt2_expression import is_plain_expression
 from torchreel.errors import EdgeError
 
-# No quotes, brackets, blanks or signs: such a name can end no string and call nothing.
-_NAME = re.compile(r"[\w.\-:@/]*", re.ASCII)
-_OPERATOR = re.compile(r"torch\.ops(\.(?!__)\w+){2,3}|_operator\.[a-z_]+|math\.[a-z]+|torch\._?sym_\w+", re.ASCII)
+# No quotes, brackets or line ends: such a name can end no string and call nothing.
+_NAME = re.compile(r"[\w.\-:@/ ]*", re.ASCII)
+_OPERATOR = re.compile(
+    r"torch\.ops\.(?!__)\w+\.((?!__)\w+|__i?(and|or|xor|lshift|rshift)__)(\.(?!__)\w+)?"
+    r"|_operator\.[a-z_]+|math\.[a-z]+|torch\._?sym_\w+",
+    re.ASCII,
+)
 # Ops that open files by name.
 _FILE_OPERATOR = re.compile(r"torch\.ops\.(aten\.from_file|debugprims)\b")
 # PyTorch counts up to the number of a symbol.
