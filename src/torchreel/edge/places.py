@@ -24,9 +24,11 @@ class PlaceTables:
         self._modules: list[Row] = tables["modules"].to_pylist()
         self._frames: list[Row] = tables["frames"].to_pylist()
         self._stacks: list[Row] = tables["stacks"].to_pylist()
-        self._module_ids = {row["path"]: row["id"] for row in self._modules}
+        self._module_ids: dict[str, int] = {row["path"]: row["id"] for row in self._modules}
         self._root_path = next(row["path"] for row in self._modules if row["id"] == root)
-        self._frame_ids = {(row["file"], row["line"], row["function"]): row["id"] for row in self._frames}
+        self._frame_ids: dict[tuple[str, int, str], int] = {
+            (row["file"], row["line"], row["function"]): row["id"] for row in self._frames
+        }
         self._stack_ids: dict[tuple[int, ...], int] = {tuple(row["frames"]): row["id"] for row in self._stacks}
         self._next = 1 + max((row["id"] for row in [*self._modules, *self._frames, *self._stacks]), default=0)
         self._by_id = {row["id"]: row for row in self._frames}
