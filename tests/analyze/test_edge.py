@@ -102,22 +102,25 @@ def test_flops_of_an_op_and_of_what_it_calls_are_one_work(tmp_path: Path) -> Non
 
 
 def test_backends(tmp_path: Path) -> None:
-    delegate = call("XnnpackBackend", 10, call("Convolution", 80, kind="backend"), kind="backend")
+    delegate = call("DELEGATE_CALL", 10, call("Convolution", 80, kind="backend"), kind="backend")
     ops = call("Conv", 100, kind="backend", module="Net.conv"), delegate, call("aten::add", 10)
     reel = edge_reel(
         tmp_path / "run.reel",
-        run(0, *ops),
-        backends={"Conv": "ONNX Runtime CPU", "XnnpackBackend": "XNNPACK", "Convolution": "XNNPACK"},
+        run(0, call("model_run", 5, *ops, kind="backend")),
+        backends={"Conv": "ONNX Runtime CPU", "DELEGATE_CALL": "ExecuTorch", "Convolution": "XNNPACK"},
     )
+    # What is around others is a place, the delegate too, since it tells what it does.
     assert [(op.name, op.backend, op.ns) for op in edge_costs(reel).ops] == [
         ("Conv", "ONNX Runtime CPU", 100),
-        ("XnnpackBackend", "XNNPACK", 90),
+        ("Convolution", "XNNPACK", 80),
         ("aten::add", None, 10),
     ]
+    totals = edge_costs(reel).totals
+    assert (totals.ns, totals.ops_ns, totals.between_ns) == (205, 190, 15)
     assert [(module.path, module.self_ns, module.total_ns) for module in edge_costs(reel).modules] == [
-        ("", 100, 100),
         ("Net", 0, 100),
         ("Net.conv", 100, 100),
+        ("", 90, 90),
     ]
 
 

@@ -5,7 +5,7 @@ For a reel of EdgeProfiler. What the numbers mean:
 - A run is one call of the model. Times, FLOPs, bytes and counters are those of one run; a time is the median over the
   runs, and an op that a run did not make took no time in it.
 - Ops are the outermost ones: aten::conv2d, and not the aten::convolution that it calls. With `nested` they are all of
-  them, each with the time that it spent in no other.
+  them, each with the time that it spent in no other. Of a runtime they are the innermost ones that it measured.
 - A share is of the time of a run, so that the shares of all ops leave out what was spent between ops. Where a runtime
   has several threads they may add up to more than all of it.
 - A module's own time is that of the ops in it and in none of its submodules; its total has those of the submodules too.

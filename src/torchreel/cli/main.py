@@ -26,6 +26,7 @@ COMMANDS = {
     "export": "torchreel.cli.export",
     "replay": "torchreel.cli.replay",
     "bench-graphs": "torchreel.cli.bench_graphs",
+    "edge": "torchreel.cli.edge",
     "doctor": "torchreel.cli.doctor",
 }
 

@@ -1,0 +1,153 @@
+"""What does the edge profiler add to a run of a deployed model, against torch.profiler?
+
+The network is the zoo's MobileNet-like one, on one thread. A window is a few runs within a profiler that has begun and
+has seen one run; what it takes to begin and to end, and to write the trace, lies outside of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.edge.zoo import ZOO, save_lite
+from torch.jit.mobile import _load_for_lite_interpreter
+from torch.profiler import ProfilerActivity, profile
+
+import torchreel
+from benchmarks.result import Goal, Result, Spread
+from benchmarks.rounds import Pair, in_words, interleave, ratio, slowdown
+
+RUNS = 4  # of a window
+ROUNDS = 15
+WINDOWS = 6
+
+MODULE, LITE = "nn.Module", "lite interpreter"
+
+_EVERYTHING = ("report_input_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_ALL_OF_TORCH = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
+
+@dataclass(frozen=True)
+class Nothing:
+    @contextlib.contextmanager
+    def watch(self, module: Any) -> Iterator[None]:
+        yield
+
+
+@dataclass(frozen=True)
+class Edge:
+    options: tuple[str, ...] = ()
+
+    @contextlib.contextmanager
+    def watch(self, module: Any) -> Iterator[None]:
+        directory = Path(tempfile.mkdtemp(prefix="torchreel-bench-"))
+        try:
+            with torchreel.EdgeProfiler(module, directory / "run.reel", **dict.fromkeys(self.options, True)):
+                yield
+        finally:
+            shutil.rmtree(directory)
+
+
+@dataclass(frozen=True)
+class Torch:
+    options: tuple[str, ...] = ()
+
+    @contextlib.contextmanager
+    def watch(self, module: Any) -> Iterator[None]:
+        profiler = profile(activities=[ProfilerActivity.CPU], **dict.fromkeys(self.options, True))
+        profiler.start()
+        try:
+            yield
+        finally:
+            profiler.stop()
+            del profiler  # it is part of a cycle, and holds all that it recorded
+            gc.collect()
+
+
+Watcher = Nothing | Edge | Torch
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A model as it is shipped, and its inputs."""
+
+    module: Any
+    inputs: tuple[torch.Tensor, ...] = field(default_factory=lambda: ZOO["mobilenet"].inputs())
+
+    def window(self, watcher: Watcher) -> float:
+        """CPU nanoseconds of a run, all threads of the process together."""
+        with torch.inference_mode(), watcher.watch(self.module):
+            self.module(*self.inputs)
+            start = time.process_time_ns()
+            for _ in range(RUNS):
+                self.module(*self.inputs)
+            return (time.process_time_ns() - start) / RUNS
+
+
+def _module() -> Deployed:
+    return Deployed(ZOO["mobilenet"].model())
+
+
+def _lite() -> Deployed:
+    with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the lite interpreter is deprecated
+        path = save_lite(ZOO["mobilenet"], Path(directory) / "mobilenet.ptl")
+        return Deployed(_load_for_lite_interpreter(str(path)))
+
+
+def measure(quick: bool) -> list[Result]:
+    torch.set_num_threads(1)
+    rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
+    results = []
+    for name, make in ((MODULE, _module), (LITE, _lite)):
+        pairs = _pairs(make, rounds, windows)
+        results += _slowdowns(name, pairs)
+        results += _against_torch(name, pairs)
+    return results
+
+
+def _pairs(make: Callable[[], Deployed], rounds: int, windows: int) -> dict[Watcher, list[Pair]]:
+    deployed = make()
+    groups: list[list[Watcher]] = [[Edge(), Torch()], [Edge(_EVERYTHING), Torch(_ALL_OF_TORCH)]]
+    for watcher in (Nothing(), *groups[0], *groups[1]):
+        deployed.window(watcher)  # what happens once in a process
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        return interleave(deployed.window, Nothing(), groups, lambda watcher: 0.0, rounds=rounds, windows=windows)
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _slowdowns(name: str, pairs: dict[Watcher, list[Pair]]) -> list[Result]:
+    bare = Spread.of([pair.bare / 1e6 for pair in pairs[Edge()]])
+    plain = Spread.of([1 + pair.slowdown for pair in pairs[Edge()]])
+    everything = Spread.of([1 + pair.slowdown for pair in pairs[Edge(_EVERYTHING)]])
+    goal = Goal(1.05) if name == MODULE else None
+    return [
+        Result(f"{name}: a profiled run, in plain ones", plain, goal, detail=f"of {in_words(bare, 'ms')}"),
+        Result(f"{name}: with shapes, memory, stacks, FLOPs, modules", everything),
+    ]
+
+
+def _against_torch(name: str, pairs: dict[Watcher, list[Pair]]) -> list[Result]:
+    results = []
+    for what, ours, theirs in (("", Edge(), Torch()), (", everything", Edge(_EVERYTHING), Torch(_ALL_OF_TORCH))):
+        goal = Goal(0.5) if name == LITE and not what else None
+        mine, other = pairs[ours], pairs[theirs]
+        detail = f"{in_words(slowdown(mine), '%', 100)} against {in_words(slowdown(other), '%', 100)}"
+        results.append(
+            Result(f"{name}: added, of what torch.profiler adds{what}", ratio(mine, other), goal, detail=detail)
+        )
+    return results
