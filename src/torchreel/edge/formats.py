@@ -15,7 +15,7 @@ _ADAPTERS = {
     "torchscript": "TorchScript",
     "lite": "Lite",
     "exported": "Exported",
-    "aotinductor": "AOTInductor",
+    "aotinductor": "AotInductor",
     "onnx_runtime": "OnnxRuntime",
     "executorch": "ExecuTorch",
     "eager": "Eager",
