@@ -51,7 +51,7 @@ class Model:
         except Exception as error:
             words = " ".join(f"--input {tensor_words(tensor)}" for tensor in self.inputs) or "no inputs"
             raise EdgeError(
-                f"{self.path} cannot run on {words}: {_reason(error)}. Check the sizes and dtypes of its inputs."
+                f"{self.path} cannot run on {words}: {_reason(error)}. Check the sizes, dtypes and values of its inputs."
             ) from None
 
 
