@@ -349,6 +349,27 @@ def test_a_program_that_makes_no_sense(tmp_path: Path, file: Path) -> None:
         exported.load(rewritten(file, tmp_path / "model.pt2", described(change)))
 
 
+def test_a_weight_of_another_size(tmp_path: Path) -> None:
+    """PyTorch's own recurrent layers would read beyond it."""
+
+    def edit(content: bytes) -> bytes:
+        config = json.loads(content)
+        config["config"]["lstm.weight_ih_l1"]["tensor_meta"]["sizes"][0]["as_int"] = 0
+        return json.dumps(config).encode()
+
+    file = zoo.save_exported(ZOO["lstm"], tmp_path / "lstm.pt2")
+    with pytest.raises(EdgeError, match=r"its weight lstm.weight_ih_l1 is a float32\[0, 32\], where the program takes"):
+        exported.load(rewritten(file, tmp_path / "model.pt2", {"data/weights/model_weights_config.json": edit}))
+
+
+def test_names_that_are_none(tmp_path: Path, file: Path) -> None:
+    def change(description: dict[str, Any]) -> None:
+        description["graph_module"]["module_call_graph"][0]["signature"]["forward_arg_names"] = [True]
+
+    with pytest.raises(EdgeError, match="cannot be loaded"):
+        exported.load(rewritten(file, tmp_path / "model.pt2", described(change)))
+
+
 class Evil:
     """A pickle that leaves a file behind when it is loaded."""
 
