@@ -12,6 +12,7 @@ from torchreel.errors import OptionError
 from torchreel.graphs.compiled import Home
 from torchreel.graphs.entry import Graphed
 from torchreel.graphs.options import GraphOptions
+from torchreel.graphs.parted import Parted, is_whole
 
 
 def torchreel(
@@ -31,11 +32,19 @@ def torchreel(
         if direction == "forward":
             fixed_names.update(names[place] for place in _static_places() if place < len(names))
             fixed_names.update(_views(part.graph, fixed_names))
+        if is_whole(part):
+            return _boxed(ready(part, inputs, direction))
+        parted = Parted(part, direction, ready)
+        home.tell(parted.remarks)
+        return _boxed(parted)
+
+    def ready(part: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> Graphed:
+        names = [node.name for node in part.graph.nodes if node.op == "placeholder"]
         pairs = zip(names, inputs, strict=True)
         fixed = [name in fixed_names for name, example in pairs if isinstance(example, torch.Tensor)]
-        graphed = Graphed(_named(part, direction), chosen, fixed)
+        graphed = Graphed(_named(part, name), chosen, fixed)
         home.add(graphed)
-        return _boxed(graphed)
+        return graphed
 
     compiler = aot_autograd(
         fw_compiler=lambda part, inputs: compile_part(part, inputs, "forward"),
@@ -84,12 +93,12 @@ def _is_view(op: torch._ops.OpOverload) -> bool:
     return alias is not None and not alias.is_write
 
 
-def _named(part: torch.fx.GraphModule, direction: str) -> torch.fx.GraphModule:
-    part.__qualname__ = direction  # by which people see it
+def _named(part: torch.fx.GraphModule, name: str) -> torch.fx.GraphModule:
+    part.__qualname__ = name  # by which people see it
     return part
 
 
-def _boxed(graphed: Graphed) -> Callable[..., Any]:
+def _boxed(graphed: Callable[..., Any]) -> Callable[..., Any]:
     """As torch.compile calls it: with a list, which it may empty."""
 
     def call(args: list[Any]) -> Any:

@@ -9,7 +9,8 @@ from torch._dynamo.eval_frame import innermost_backend
 
 from torchreel.graphs.entry import Graphed
 
-_PARTS = "_torchreel_parts"  # on the object that stands for one call of torch.compile: it lives as long as that
+# On the object that stands for one call of torch.compile: they live as long as that.
+_PARTS, _REMARKS = "_torchreel_parts", "_torchreel_remarks"
 
 
 class Home:
@@ -26,16 +27,32 @@ class Home:
         if self._backend is not None:
             vars(self._backend).setdefault(_PARTS, []).append(weakref.ref(part))
 
+    def tell(self, remarks: list[str]) -> None:
+        """Note for people what does not run in graphs."""
+        if self._backend is not None:
+            vars(self._backend).setdefault(_REMARKS, []).extend(remarks)
+
 
 def parts_of(compiled: Any) -> list[Graphed] | None:
     """None if torch.compile did not return it, or with another backend."""
+    backend = _backend_of(compiled)
+    if backend is None:
+        return None
+    return [part for part in (each() for each in vars(backend).get(_PARTS, [])) if part is not None]
+
+
+def remarks_of(compiled: Any) -> list[str]:
+    """Which of its ops do not run in graphs, and why."""
+    backend = _backend_of(compiled)
+    return [] if backend is None else list(vars(backend).get(_REMARKS, []))
+
+
+def _backend_of(compiled: Any) -> Any:
     callback = getattr(getattr(compiled, "dynamo_ctx", None), "callback", None) or _closed_over(compiled)
     if not callable(callback):
         return None
     backend = innermost_backend(callback)
-    if getattr(backend, "compiler_name", "") != "torchreel":
-        return None
-    return [part for part in (each() for each in vars(backend).get(_PARTS, [])) if part is not None]
+    return backend if getattr(backend, "compiler_name", "") == "torchreel" else None
 
 
 def name_of(compiled: Any) -> str:

@@ -52,6 +52,7 @@ class Status:
     eager: int
     pool_bytes: int  # the farthest that the graphs of this thread reach
     outputs_held: int
+    between: list[str]  # ops of torch.compile's graphs that run between graphs, and why
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -62,6 +63,7 @@ class Status:
             f"{_bytes(self.pool_bytes)} of pool, {self.outputs_held} outputs held"
         )
         yield from self._tree()
+        yield from (f"  {line}" for line in self.between)
         for skip in self.skips:
             yield f"  eager: ({skip.call}): {skip.reason}"
         if self.history:
@@ -106,8 +108,8 @@ def status(graphed: Any) -> Status:
     Takes what `torchreel.graphed` returned, or `torch.compile(backend="torchreel")`: all parts of it are shown then.
     """
     if isinstance(graphed, Graphed):
-        return _status(graphed.name, [graphed])
-    from torchreel.graphs.compiled import name_of, parts_of
+        return _status(graphed.name, [graphed], [])
+    from torchreel.graphs.compiled import name_of, parts_of, remarks_of
 
     parts = parts_of(graphed)
     if parts is None:
@@ -115,10 +117,10 @@ def status(graphed: Any) -> Status:
             f"status() was given {graphed!r}: give what torchreel.graphed() returned, or "
             "torch.compile(backend='torchreel')."
         )
-    return _status(name_of(graphed), parts)
+    return _status(name_of(graphed), parts, remarks_of(graphed))
 
 
-def _status(name: str, parts: list[Graphed]) -> Status:
+def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
     recordings = [one for part in parts for one in part.recordings()]
     kinds = [kind for part in parts for kind in part.kinds()]
     nodes = [
@@ -140,6 +142,7 @@ def _status(name: str, parts: list[Graphed]) -> Status:
         eager=sum(part.eager_calls() for part in parts),
         pool_bytes=reached,
         outputs_held=held,
+        between=between,
     )
 
 
