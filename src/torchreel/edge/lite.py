@@ -15,8 +15,9 @@ from torchreel.edge.calls import watch_call, watch_method
 from torchreel.edge.hierarchy import modules_of, steps_of
 from torchreel.errors import EdgeError
 
-_NO_DEBUG_INFORMATION = "Model was not saved with debug information"
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+# Handles are given one after the other; the first of them belong to what is not an op.
+_FIRST_HANDLES = 4096
 # torch gives it to the outermost call, whose method its maps do not name.
 _UNKNOWN_FUNCTION = "<unknown>"
 
@@ -60,19 +61,17 @@ class Lite(Adapter):
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._has_places = not _core.lite_place(module._c, 0)[0].startswith(_NO_DEBUG_INFORMATION)
-        self.name = "model"
-        if self._has_places:
-            self.name = self._class_of_model() or self.name
-        else:
+        found = self._class_of_model()
+        self.name = found or "model"
+        if found is None:
             self.remark = (
                 "The model was saved without debug information, so its ops have no modules and no source lines: save "
                 "it with _save_for_lite_interpreter(..., _save_mobile_debug_info=True)."
             )
 
     def _class_of_model(self) -> str | None:
-        """The class of the outermost module, as any handle has it; the first ones are those of forward()'s ops."""
-        for handle in range(4096):
+        """The class of the outermost module, as any handle has it; None if the file explains none."""
+        for handle in range(_FIRST_HANDLES):
             steps = steps_of(_core.lite_place(self._module._c, handle)[0])
             if steps:
                 return steps[0][1]
@@ -97,7 +96,7 @@ class Lite(Adapter):
         return undo
 
     def places(self, handles: Sequence[int]) -> dict[int, Place]:
-        if not self._has_places:
+        if self.remark is not None:
             return {}
         places = {handle: _place(*_core.lite_place(self._module._c, handle)) for handle in handles}
         return {handle: place for handle, place in places.items() if place.modules or place.frames}
