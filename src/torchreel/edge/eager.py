@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -13,19 +14,52 @@ def adapts(module: Any) -> bool:
     return isinstance(module, torch.nn.Module)
 
 
-def watch_hooks(module: torch.nn.Module, calls: Calls) -> Undo:
+class _Hooks:
     """Tell each call of a module, one that raises too, by hooks around all others."""
-    # A ScriptModule has these methods only to refuse them; its calls go through hooks all the same.
-    handles = [
-        torch.nn.Module.register_forward_pre_hook(module, lambda *_: calls.enter(), prepend=True),
-        torch.nn.Module.register_forward_hook(module, lambda *_: calls.leave(), always_call=True),
-    ]
 
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
+    def __init__(self, module: torch.nn.Module, calls: Calls) -> None:
+        self._module = module
+        self._calls = calls
+        self._depths: dict[int, int] = {}
+        """How many calls are under way, by thread: each thread changes its own only."""
+        self._ended = False
+        # A ScriptModule has these methods only to refuse them; its calls go through hooks all the same.
+        self._before = torch.nn.Module.register_forward_pre_hook(module, self._enter, prepend=True)
+        self._after = torch.nn.Module.register_forward_hook(module, self._leave, always_call=True)
 
-    return undo
+    def _enter(self, module: torch.nn.Module, *_: Any) -> None:
+        if module is not self._module:  # a copy that was made meanwhile has the hooks, too
+            return
+        thread = threading.get_ident()
+        self._depths[thread] = self._depths.get(thread, 0) + 1
+        self._calls.enter()
+
+    def _leave(self, module: torch.nn.Module, *_: Any) -> None:
+        thread = threading.get_ident()
+        if module is not self._module or thread not in self._depths:
+            return
+        self._calls.leave()
+        self._depths[thread] -= 1
+        if not self._depths[thread]:
+            del self._depths[thread]
+        if self._ended:
+            self._forget()
+
+    def undo(self) -> None:
+        """No further call is told; those that are under way on other threads are told to their end."""
+        self._before.remove()
+        self._depths.pop(threading.get_ident(), None)
+        self._ended = True
+        self._forget()
+
+    def _forget(self) -> None:
+        if not self._depths:
+            self._after.remove()
+
+
+def watch_hooks(module: torch.nn.Module, calls: Calls) -> Undo:
+    """Tell each call of a module. Gives what ends that."""
+    return _Hooks(module, calls).undo
 
 
 class Eager(Adapter):

@@ -34,8 +34,10 @@ _REEL = ".reel"
 
 
 class _OfThread(threading.local):
-    profiler: EdgeProfiler | None = None
-    calling: EdgeProfiler | None = None
+    def __init__(self) -> None:
+        self.begun: EdgeProfiler | None = None
+        self.calling: list[EdgeProfiler] = []
+        """Those within calls of whose models the thread is, the innermost last."""
 
 
 _of_thread = _OfThread()
@@ -43,7 +45,14 @@ _of_thread = _OfThread()
 
 def current_edge_profiler() -> EdgeProfiler | None:
     """The profiler whose model runs on this thread, else the one that was begun on it, else None."""
-    return _of_thread.calling or _of_thread.profiler
+    return _of_thread.calling[-1] if _of_thread.calling else _begun_here()
+
+
+def _begun_here() -> EdgeProfiler | None:
+    """The profiler that was begun on this thread, unless it has ended, on whichever thread."""
+    if _of_thread.begun is not None and _of_thread.begun._ended:
+        _of_thread.begun = None
+    return _of_thread.begun
 
 
 class EdgeProfiler:
@@ -81,13 +90,13 @@ class EdgeProfiler:
         )
         self._options.check_machine()
         self._adjust = adjust_timestamps
-        self._home: tempfile.TemporaryDirectory[str] | None = None
         self._trace, self._reel_path = self._paths(trace_path)
         self._watched: session.Watched | None = None
         self._native: _core.Model | None = None
         self._undo: Undo | None = None
         self._result: Reel | None = None
-        self._thread: int | None = None
+        self._process: int | None = None
+        self._ended = False
         self._began_ns = 0
         self._calls = 0
         self._events: list[Reported] = []
@@ -97,8 +106,9 @@ class EdgeProfiler:
         """Where the trace and the reel go, after a look at what is there."""
         text = os.fspath(given)
         if not text:
-            self._home = tempfile.TemporaryDirectory(prefix="torchreel-edge-")
-            return None, Path(self._home.name) / "profile.reel"
+            home = tempfile.mkdtemp(prefix="torchreel-edge-")
+            weakref.finalize(self, _remove, home, os.getpid())
+            return None, Path(home) / "profile.reel"
         path = Path(text)
         if not path.parent.is_dir():
             raise OptionError(f"{path} cannot be written because there is no directory {path.parent}: make it first.")
@@ -136,7 +146,7 @@ class EdgeProfiler:
 
     def __enter__(self) -> EdgeProfiler:
         _refuse_second()
-        if self._thread is not None:
+        if self._process is not None:
             raise EdgeError("This edge profiler has already profiled: make a new one for a new profile.")
         options, adapter = self._options, self._adapter
         is_eager = isinstance(adapter, eager.Eager)
@@ -152,8 +162,8 @@ class EdgeProfiler:
             handles=adapter.handles if wants_places or adapter.handles == "lite" else "",
         )
         self._native = self._watched.native
-        self._thread = threading.get_ident()
-        _of_thread.profiler = self
+        self._process = os.getpid()
+        _of_thread.begun = self
         self._began_ns = time.time_ns()
         atexit.register(self._close)
         try:
@@ -175,19 +185,16 @@ class EdgeProfiler:
 
     def _abandon(self) -> None:
         atexit.unregister(self._close)
-        self._leave_thread()
+        self._ended = True
+        _begun_here()
         if self._watched is not None:
             self._watched.abandon()
             self._watched = None
 
-    def _leave_thread(self) -> None:
-        if _of_thread.profiler is self:
-            _of_thread.profiler = None
-        else:  # ended on another thread than it was begun on
-            _ended.add(self)
-
     def _close(self) -> None:
         """Stop, if that was not done, and write the trace."""
+        if os.getpid() != self._process:  # a fork: the profile is its parent's
+            return
         if self._watched is not None:
             self.disable()
         atexit.unregister(self._close)
@@ -200,14 +207,16 @@ class EdgeProfiler:
     def enter(self) -> None:
         watched = self._watched
         if watched is not None:
-            _of_thread.calling = self
+            _of_thread.calling.append(self)
             self._calls += 1
             watched.native.enter()
 
     def leave(self) -> None:
-        if self._native is not None:
+        calling = _of_thread.calling
+        while self in calling and self._native is not None:  # with what was left by an interrupt within it
             self._native.leave()
-            _of_thread.calling = None
+            if calling.pop() is self:
+                break
 
     def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
         return [] if self._native is None else self._native.places()
@@ -221,7 +230,10 @@ class EdgeProfiler:
             raise EdgeError("The edge profiler has not begun: use it as `with EdgeProfiler(...) as profiler:`.")
         if self._undo is not None:
             self._undo()
-        self._leave_thread()
+        while self in _of_thread.calling:
+            self.leave()
+        self._ended = True
+        _begun_here()
         self._watched = None
         tables = watched.end()
         self._warn(watched)
@@ -307,19 +319,20 @@ class EdgeProfiler:
 
 # The recorder's clock is tied to the wall's once, to within some microseconds.
 _SLACK_NS = 1_000_000
-# Profilers that ended on another thread: that on which they began learns it when it next asks.
-_ended: weakref.WeakSet[EdgeProfiler] = weakref.WeakSet()
 
 
 def _refuse_second() -> None:
-    running = _of_thread.profiler
-    if running is not None and running in _ended:
-        _of_thread.profiler = running = None
+    running = _begun_here()
     if running is not None:
         raise EdgeError(
             f"An edge profiler of {running.name} is already profiling on this thread, and there is one per thread: end "
             "it before you begin another. It goes on unharmed."
         )
+
+
+def _remove(home: str, process: int) -> None:
+    if os.getpid() == process:  # not in a fork, whose parent still needs it
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _is_of_profiler(reel: Path) -> bool:

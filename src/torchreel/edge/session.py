@@ -41,6 +41,7 @@ class Session:
         self._names = ModuleNames()
         self._watches_modules = False
         process.begin_models(self._directory, counters)
+        _core.mark("torchreel::models")  # a recording of nothing at all would leave no file to read
 
     def _name_call(self, module: torch.nn.Module | None, name: str) -> tuple[int, int]:
         """The ids of a name for the model's calls, and of the model among modules."""
