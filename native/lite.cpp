@@ -1,5 +1,8 @@
 #include "lite.h"
 
+#include <pybind11/stl.h>
+#include <torch/csrc/jit/mobile/code.h>
+#include <torch/csrc/jit/mobile/function.h>
 #include <torch/csrc/jit/mobile/module.h>
 
 namespace py = pybind11;
@@ -11,6 +14,13 @@ namespace torchreel {
 void bind_lite(py::module_& module) {
   module.def("lite_place", [](const torch::jit::mobile::Module& lite, int64_t handle) {
     return py::make_tuple(lite.getModuleHierarchy(handle), lite.getCallStack(handle));
+  });
+  module.def("lite_handles", [](const torch::jit::mobile::Module& lite) {
+    std::vector<int64_t> handles;
+    for (const auto& method : lite.get_methods()) {
+      for (const auto& handle : method.function().get_code().debug_handles_) handles.push_back(handle);
+    }
+    return handles;
   });
 }
 

@@ -61,6 +61,9 @@ class Model:
     def places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
         """Of TorchScript: the modules and the frames (file, line, function) of each debug handle, from 0."""
 
+def lite_handles(module: Any) -> list[int]:
+    """The debug handles of all instructions of a module of the lite interpreter."""
+
 def lite_place(module: Any, handle: int) -> tuple[str, str]:
     """The hierarchy and the traceback of a debug handle, as torch tells them."""
 

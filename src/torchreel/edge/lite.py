@@ -16,8 +16,6 @@ from torchreel.edge.hierarchy import modules_of, steps_of
 from torchreel.errors import EdgeError
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
-# Handles are given one after the other; the first of them belong to what is not an op.
-_FIRST_HANDLES = 4096
 # torch gives it to the outermost call, whose method its maps do not name.
 _UNKNOWN_FUNCTION = "<unknown>"
 
@@ -71,7 +69,7 @@ class Lite(Adapter):
 
     def _class_of_model(self) -> str | None:
         """The class of the outermost module, as any handle has it; None if the file explains none."""
-        for handle in range(_FIRST_HANDLES):
+        for handle in _core.lite_handles(self._module._c):
             steps = steps_of(_core.lite_place(self._module._c, handle)[0])
             if steps:
                 return steps[0][1]
