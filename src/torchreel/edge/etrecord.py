@@ -7,6 +7,7 @@ are left alone.
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 import zlib
@@ -14,8 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from torchreel.edge.adapter import Frame, Place, TensorType
 from torchreel.edge.op_call import Argument, OpCall
@@ -26,7 +25,7 @@ _GRAPHS = "edge_dialect_exported_program"
 _HANDLES = "debug_handle_map"
 _NO_GRAPH = ("_state_dict", "_constants", "_example_inputs")
 _LARGEST = 1 << 29
-_FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+_FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d{1,9}), in (?P<function>.+)$', re.MULTILINE)
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, ValueError)
 # What a value of another shape than expected raises.
 _MALFORMED = (KeyError, TypeError, AttributeError, IndexError, RecursionError)
@@ -49,6 +48,8 @@ _DTYPES = {
 class Node:
     """An op of the graph that a method was made from."""
 
+    number: int
+    """Its place in the graph."""
     handle: int
     op: str
     """Without overload: aten::convolution."""
@@ -67,8 +68,9 @@ class RecordedMethod:
 
     def of(self, instruction: int) -> list[Node]:
         """The ops that an instruction was made from, in the order of the graph, each once."""
-        handles = dict.fromkeys(self.handles.get(instruction, ()))
-        return [node for handle in handles for node in self.nodes.get(handle, ())]
+        handles = set(self.handles.get(instruction, ()))
+        found = (node for handle in handles for node in self.nodes.get(handle, ()))
+        return sorted(found, key=lambda node: node.number)
 
 
 def record_beside(program: Path) -> Path | None:
@@ -106,35 +108,43 @@ def _json(archive: zipfile.ZipFile, name: str) -> Any:
     if entry.file_size > _LARGEST:
         raise ValueError(f"{name} has {entry.file_size} bytes")
     with archive.open(entry) as file:
-        return msgspec.json.decode(file.read(_LARGEST))
+        # The graphs name infinities, which other readers of JSON refuse.
+        return json.loads(file.read(_LARGEST))
 
 
 def _handles(said: dict[str, Any]) -> dict[int, tuple[int, ...]]:
     return {
-        int(instruction): tuple(map(int, handles)) if isinstance(handles, list) else (int(handles),)
+        int(instruction): tuple(map(_handle, handles if isinstance(handles, list) else [handles]))
         for instruction, handles in said.items()
         if handles is not None
     }
+
+
+def _handle(said: Any) -> int:
+    handle = int(said)
+    if not 0 <= handle < 1 << 63:
+        raise ValueError(f"{handle} is no debug handle")
+    return handle
 
 
 def _nodes(program: dict[str, Any]) -> dict[int, tuple[Node, ...]]:
     graph = program["graph_module"]["graph"]
     types = {name: _tensor_type(said) for name, said in graph["tensor_values"].items()}
     found: dict[int, list[Node]] = {}
-    for node in graph["nodes"]:
+    for place, node in enumerate(graph["nodes"]):
         handle = node["metadata"].get("debug_handle")
         if handle is not None:
-            found.setdefault(int(handle), []).append(_node(int(handle), node, types))
+            found.setdefault(_handle(handle), []).append(_node(place, node, types))
     return {handle: tuple(nodes) for handle, nodes in found.items()}
 
 
-def _node(handle: int, said: dict[str, Any], types: dict[str, TensorType | None]) -> Node:
+def _node(number: int, said: dict[str, Any], types: dict[str, TensorType | None]) -> Node:
     name = _op_name(said["target"])
     arguments = [_argument(one["arg"], types) for one in said["inputs"]]
     output = _argument(said["outputs"][0], types) if said["outputs"] else None
     is_known = not any(argument is _UNKNOWN for argument in (*arguments, output))
     call = OpCall(name, tuple(arguments), output if isinstance(output, TensorType) else None) if is_known else None
-    return Node(handle, name, _place(said["metadata"]), call)
+    return Node(number, _handle(said["metadata"]["debug_handle"]), name, _place(said["metadata"]), call)
 
 
 def _op_name(target: str) -> str:

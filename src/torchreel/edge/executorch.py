@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchreel.edge.adapter import BackendEvent, Calls, Deployed, Place, Undo
+from torchreel.edge.adapter import Adapter, BackendEvent, Calls, Deployed, Place, Undo
 from torchreel.edge.etdump import Run, read_runs
 from torchreel.edge.executorch_classes import watch_module, watch_program
 from torchreel.edge.executorch_events import RunEvents
@@ -36,7 +36,7 @@ def load(path: Path) -> Deployed:
     return load_measuring(path)
 
 
-class ExecuTorch:
+class ExecuTorch(Adapter):
     """A program that was loaded with its event tracer."""
 
     format = "ExecuTorch"
@@ -49,7 +49,14 @@ class ExecuTorch:
         path = self._source.path
         self.name = "program" if path is None else path.stem
         self.remark = self._source.remark
-        """What is not known of the program, and what to do about it."""
+
+    def check(self, places: bool) -> None:
+        if places and self.remark is not None:
+            raise EdgeError(self.remark)
+
+    @property
+    def runnable(self) -> Any:
+        return self._module
 
     @property
     def planned_bytes(self) -> int | None:

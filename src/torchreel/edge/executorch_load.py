@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,20 @@ def load_measuring(path: Path) -> Deployed:
     library = runtime()
     check_needs(path, method, library)
     try_out(path)
-    with quiet():
-        # The runtime tells of each file that it looks for when it makes its threads.
-        library._threadpool_get_thread_count()
+    make_threads(library)
     module = open_program(library, path)
     loaded_from(module, path)
     specs = tuple(
         InputSpec(f"input_{index}", one.type.sizes, one.type.dtype) for index, one in enumerate(method.inputs)
     )
     return Deployed(module, lambda tensors: run_on_tensors(module, method, tensors), specs)
+
+
+def make_threads(library: Any) -> None:
+    """As many as torch has. The runtime tells of each file that it looks for when it makes them."""
+    with quiet():
+        if library._threadpool_get_thread_count() != torch.get_num_threads():
+            library._unsafe_reset_threadpool(torch.get_num_threads())
 
 
 def entry(path: Path) -> Method:
@@ -56,8 +61,9 @@ def entry(path: Path) -> Method:
         return methods["forward"]
     if len(methods) == 1:
         return next(iter(methods.values()))
-    names = ", ".join(sorted(methods)) or "none"
-    raise EdgeError(f"{path} has no method named forward, and its methods are: {names}. Export it with one.")
+    raise EdgeError(
+        f"{path} has no method named forward, and its methods are: {_list(methods) or 'none'}. Export it with one."
+    )
 
 
 def check_needs(path: Path, method: Method, library: Any) -> None:
@@ -65,16 +71,21 @@ def check_needs(path: Path, method: Method, library: Any) -> None:
     operators = set(method.operators) - set(library._get_operator_names())
     if operators:
         raise EdgeError(
-            f"{path} needs operators that the installed ExecuTorch runtime lacks: {', '.join(sorted(operators))}. "
+            f"{path} needs operators that the installed ExecuTorch runtime lacks: {_list(operators)}. "
             "Import the library that registers them first, or export the program without them."
         )
     delegates = set(method.delegates) - set(library._get_registered_backend_names())
     if delegates:
         raise EdgeError(
             f"{path} was made for delegates that the installed ExecuTorch runtime lacks: "
-            f"{', '.join(sorted(delegates))}. Export the program for one that it has: "
-            f"{', '.join(sorted(library._get_registered_backend_names()))}."
+            f"{_list(delegates)}. Export the program for one that it has: "
+            f"{_list(library._get_registered_backend_names())}."
         )
+
+
+def _list(names: Iterable[str]) -> str:
+    """Names of a file that may be damaged: what a terminal could take for a command is written as an escape."""
+    return ", ".join(name if name.isprintable() else ascii(name) for name in sorted(names))
 
 
 def weights_beside(path: Path) -> str | None:

@@ -12,6 +12,9 @@ from torch.utils.flop_counter import flop_registry
 
 from torchreel.edge.adapter import TensorType
 
+# Sizes that a damaged file makes up: a column of 64 bits could not hold it.
+_MOST = 1 << 63
+
 Argument = TensorType | bool | int | None
 
 
@@ -31,8 +34,10 @@ class OpCall:
 
     def flops(self) -> int | None:
         """A multiplication and an addition are two. None for an op without a formula."""
-        if self.name == "aten::linear":
-            return self._linear()
+        count = self._linear() if self.name == "aten::linear" else self._by_formula()
+        return count if count is not None and count < _MOST else None
+
+    def _by_formula(self) -> int | None:
         formula = _formula(self.name)
         if formula is None or self.output is None:
             return None
