@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import torchreel
 from tests.edge import zoo
 from tests.edge.zoo import Entry
 from torchreel.edge import aotinductor, exported
@@ -134,6 +135,21 @@ def test_a_kernel_that_is_not_known_has_no_place(package: Path) -> None:
     adapter = AotInductor(aotinductor.load(package).module)
     assert adapter.place_of_kernel("aten::mm", 0) is None
     assert adapter.place_of_kernel("graph_0_cpp_fused_sin_0", 1000) is None
+
+
+def test_a_profile_has_the_kernels_in_their_modules(package: Path, tmp_path: Path) -> None:
+    deployed = aotinductor.load(package)
+    with torchreel.EdgeProfiler(deployed.module, tmp_path / "trace.json", with_modules=True) as profiler:
+        deployed.run(batch())
+        deployed.run(batch())
+    rows = profiler.result().sql(
+        """
+        select modules.path from ops join modules on modules.id = ops.module
+        where ops.name like 'aoti_torch_cpu_%' order by ops.start_ns
+        """
+    )
+    paths = [row["path"] for row in rows.to_pylist()]
+    assert paths == ["small.block.up", "small.block.down"] * 2
 
 
 def test_a_package_whose_kernels_are_not_seen_says_how_to_see_them(package: Path, tmp_path: Path) -> None:

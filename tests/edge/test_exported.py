@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import torchreel
 from tests.edge import zoo
 from tests.edge.zoo import ZOO
 from torchreel.edge import exported
@@ -172,6 +173,29 @@ def test_the_line_is_the_one_that_python_runs(program: torch.export.ExportedProg
     with torch.no_grad(), Watch():
         module(*MOBILENET.inputs())
     assert_real_places(seen)
+
+
+def test_a_profile_has_the_real_modules_and_lines(file: Path, tmp_path: Path) -> None:
+    deployed = exported.load(file)
+    with torchreel.EdgeProfiler(
+        deployed.module, tmp_path / "trace.json", with_modules=True, with_stack=True
+    ) as profiler:
+        deployed.run(MOBILENET.inputs())
+    rows = profiler.result().sql(
+        """
+        select modules.path, list(frames.line) as lines
+        from ops join modules on modules.id = ops.module join stacks on stacks.id = ops.stack
+            join frames on list_contains(stacks.frames, frames.id)
+        where ops.name = 'aten::conv2d' and frames.file like '%zoo.py'
+        group by ops.id, ops.start_ns, modules.path order by ops.start_ns
+        """
+    )
+    assert [row["path"] for row in rows.to_pylist()] == [f"MobileNet.{path}" for path in expected_paths()]
+    for row in rows.to_pylist():
+        text, owner = ("self.conv(x)", zoo.ConvNormActivation)
+        if row["path"].endswith(".project"):
+            text, owner = ("self.project(y)", zoo.InvertedResidual)
+        assert line_of(text, owner) in row["lines"]
 
 
 class Branches(nn.Module):

@@ -11,6 +11,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +24,9 @@ _LIBRARY = re.compile(r"(/.*/data/aotinductor/[^/]+)/[^/]+\.so$")
 _GRAPH = re.compile(r"^graph_\d+_")
 _RUN = "void AOTInductorModel::run_impl("
 _CALL = re.compile(r'^ *KernelContextGuard _ctx\("(?P<name>\w+)"', re.MULTILINE)
+
+Chain = tuple[tuple[str, str], ...]
+"""A module and all that it lies within, the outermost first."""
 
 _folders: WeakKeyDictionary[Any, Path] = WeakKeyDictionary()
 
@@ -52,12 +56,10 @@ class Kernels:
     """The places of a package's kernels, as far as its files tell them."""
 
     def __init__(self, folder: Path | None, weights: Sequence[str]) -> None:
-        stacks = _stacks(folder / "kernel_information.json") if folder is not None else {}
+        origins = _origins(folder / "kernel_information.json") if folder is not None else {}
         modules = _modules(folder, weights) if folder is not None else {}
-        self.remark = _remark(folder, bool(modules), bool(stacks))
-        self._places = {
-            name: _join(stacks.get(name, []), modules.get(name, [])) for name in stacks.keys() | modules.keys()
-        }
+        self.remark = _remark(folder, bool(modules), bool(origins))
+        self._places = _places(origins, modules)
 
     def place(self, name: str, nth: int) -> Place | None:
         """Of the nth call of a kernel, from 0."""
@@ -68,8 +70,8 @@ class Kernels:
 def _remark(folder: Path | None, are_seen: bool, are_placed: bool) -> str | None:
     if folder is None:
         return (
-            "Several AOTInductor packages are loaded, and which is which cannot be told: nothing is known of where "
-            "kernels stand. Load one alone."
+            "Where PyTorch unpacked this AOTInductor package cannot be told, as when several are loaded, so nothing is "
+            "known of where its kernels stand: load it alone."
         )
     if not are_seen:
         return (
@@ -84,26 +86,28 @@ def _remark(folder: Path | None, are_seen: bool, are_placed: bool) -> str | None
     return None
 
 
-def _join(stacks: list[tuple[Frame, ...]], modules: list[tuple[tuple[str, str], ...]]) -> list[Place]:
-    """The two say the same calls in the same order, or one of them is not to be trusted."""
-    if not stacks:
-        return [Place(chain) for chain in modules]
-    if len(stacks) != len(modules):
-        return [Place((), frames) for frames in stacks]
-    return [Place(chain, frames) for chain, frames in zip(modules, stacks, strict=True)]
+@dataclass(frozen=True)
+class _Origin:
+    """What a call of a kernel was compiled from."""
+
+    frames: tuple[Frame, ...]
+    """Of the first op, if several were fused."""
+    nodes: frozenset[str]
+    """The ops, as nodes of the graph that was compiled."""
 
 
-def _stacks(file: Path) -> dict[str, list[tuple[Frame, ...]]]:
-    """By kernel, the stack of each of its calls. A kernel that was fused from several ops has that of the first."""
+def _origins(file: Path) -> dict[str, list[_Origin]]:
+    """By kernel, in the order of its calls."""
+    origins: dict[str, list[_Origin]] = defaultdict(list)
     try:
         calls = json.loads(file.read_text())
-    except (OSError, ValueError):
+        for key in sorted(calls, key=_number):
+            trace = next(iter(calls[key]["stack_traces"]), None)
+            nodes = frozenset(calls[key]["post_grad_nodes"])
+            origins[key.rpartition(":")[0]].append(_Origin(frames_of_trace(trace), nodes))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    stacks: dict[str, list[tuple[Frame, ...]]] = defaultdict(list)
-    for key in sorted(calls, key=_number):
-        traces = calls[key].get("stack_traces") or [None]
-        stacks[key.rpartition(":")[0]].append(frames_of_trace(traces[0]))
-    return stacks
+    return origins
 
 
 def _number(key: str) -> int:
@@ -112,12 +116,37 @@ def _number(key: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _modules(folder: Path, weights: Sequence[str]) -> dict[str, list[tuple[tuple[str, str], ...]]]:
+def _places(origins: dict[str, list[_Origin]], modules: dict[str, list[Chain]]) -> dict[str, list[Place]]:
+    if not origins:
+        return {name: [Place(chain) for chain in chains] for name, chains in modules.items()}
+    chains = {name: _chains_like(origins[name], modules.get(name, [])) for name in origins}
+    # A kernel that makes a weight ready for the next one takes the weight in its place: they are of the same op.
+    by_nodes = {
+        origin.nodes: chain
+        for name in origins
+        for origin, chain in zip(origins[name], chains[name], strict=True)
+        if chain
+    }
+    return {
+        name: [
+            Place(chain or by_nodes.get(origin.nodes, ()), origin.frames)
+            for origin, chain in zip(origins[name], chains[name], strict=True)
+        ]
+        for name in origins
+    }
+
+
+def _chains_like(origins: list[_Origin], chains: list[Chain]) -> list[Chain]:
+    """The two say the same calls in the same order, or the source is not to be trusted."""
+    return chains if len(chains) == len(origins) else [()] * len(origins)
+
+
+def _modules(folder: Path, weights: Sequence[str]) -> dict[str, list[Chain]]:
     """By kernel, the modules of each of its calls: those that all weights of the call belong to."""
     variables = {re.sub(r"\W", "_", weight): weight.split(".")[:-1] for weight in weights}
-    modules: dict[str, list[tuple[tuple[str, str], ...]]] = defaultdict(list)
+    modules: dict[str, list[Chain]] = defaultdict(list)
     for file in folder.glob("*.wrapper.cpp"):
-        source = file.read_text().partition(_RUN)[2]
+        source = file.read_text(errors="replace").partition(_RUN)[2]
         calls = list(_CALL.finditer(source))
         ends = [call.start() for call in calls] + [len(source)]
         for call, end in zip(calls, ends[1:], strict=True):
@@ -138,7 +167,7 @@ def _common(paths: Iterable[list[str]]) -> list[str]:
     return common or []
 
 
-def _chain(path: list[str]) -> tuple[tuple[str, str], ...]:
+def _chain(path: list[str]) -> Chain:
     """The module and all that it lies within. Without any weight nothing is known, not even that it is the model's."""
     if not path:
         return ()
