@@ -1,7 +1,7 @@
 """What does the edge profiler add to a run of a deployed model, against torch.profiler?
 
 The network is the zoo's MobileNet-like one, on one thread. A window is a few runs within a profiler that has begun and
-has seen one run; what it takes to begin and to end, and to write the trace, lies outside of it.
+has seen some runs; what it takes to begin and to end, and to write the trace, lies outside of it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ import torchreel
 from benchmarks.result import Goal, Result, Spread
 from benchmarks.rounds import Pair, in_words, interleave, ratio, slowdown
 
-RUNS = 4  # of a window
-ROUNDS = 15
-WINDOWS = 6
+RUNS = 6  # of a window
+WARM_UP = 2
+ROUNDS = 10
+WINDOWS = 5
 
 MODULE, LITE = "nn.Module", "lite interpreter"
 
@@ -86,9 +87,9 @@ class Deployed:
     def window(self, watcher: Watcher) -> float:
         """CPU nanoseconds of a run, all threads of the process together."""
         with torch.inference_mode(), watcher.watch(self.module):
-            self.module(*self.inputs)
-            start = time.process_time_ns()
-            for _ in range(RUNS):
+            for run in range(WARM_UP + RUNS):
+                if run == WARM_UP:
+                    start = time.process_time_ns()
                 self.module(*self.inputs)
             return (time.process_time_ns() - start) / RUNS
 

@@ -124,6 +124,20 @@ def test_backends(tmp_path: Path) -> None:
     ]
 
 
+def test_kernels_that_a_delegate_numbers_are_one_op(tmp_path: Path) -> None:
+    kernels = [call(f"Convolution (NHWC) #{number}", 10 * number, kind="backend") for number in (1, 2)]
+    reel = edge_reel(
+        tmp_path / "run.reel",
+        run(0, *kernels, call("my op #1", 5), call("my op #2", 5)),
+        backends={kernel.name: "XNNPACK" for kernel in kernels},
+    )
+    assert [(op.name, op.calls, op.ns) for op in edge_costs(reel).ops] == [
+        ("Convolution (NHWC)", 2.0, 30),
+        ("my op #1", 1.0, 5),
+        ("my op #2", 1.0, 5),
+    ]
+
+
 def test_functions_and_ranges_are_places(tmp_path: Path) -> None:
     scripted = call("forward", 3, call("aten::relu", 7), kind="torchscript")
     ranged = call("my range", 3, call("aten::add", 9), kind="range")
@@ -207,13 +221,13 @@ def test_a_reel_without_runs(tmp_path: Path) -> None:
         ("[[2, 3], [], [4]]", '["float", "Scalar", "long int"]', 56),
         ("[[2, 3]]", '["float16"]', 12),
         ("[[]]", '["double"]', 8),
-        ("[[], []]", '["", "ScalarList"]', 0),
+        ("[[], []]", '["", "ScalarList"]', None),
         ("[[[2], [3]]]", '["TensorList"]', None),  # the dtypes of a list's tensors are not kept
         ("[[2]]", '["unheard of"]', None),
         ("[[2]]", None, None),
         (None, None, None),
-        ("{", "[", 0),
-        ("3", "[]", 0),
+        ("{", "[", None),
+        ("3", "[]", None),
     ],
 )
 def test_input_bytes(dims: str | None, dtypes: str | None, size: int | None) -> None:

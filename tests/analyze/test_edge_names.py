@@ -13,10 +13,13 @@ from torchreel.analyze.edge_names import canonical
         (
             "aten::conv2d aten::_convolution aten::convolution.default torch.ops.aten.conv2d.default Conv FusedConv "
             "NhwcFusedConv com.microsoft.FusedConv QLinearConv ConvInteger native_call_convolution.out "
-            "aten::mkldnn_convolution",
+            "aten::mkldnn_convolution aoti_torch_cpu_convolution aoti_torch_cpu_mkldnn__convolution_pointwise",
             "conv",
         ),
-        ("aten::linear aten::addmm Gemm MatMul FusedMatMul native_call_addmm.out aten::bmm", "matmul"),
+        (
+            "aten::linear aten::addmm Gemm MatMul FusedMatMul native_call_addmm.out aten::bmm aoti_torch_cpu_addmm_out",
+            "matmul",
+        ),
         (
             "aten::batch_norm BatchNormalization native_call__native_batch_norm_legit_no_training.out",
             "batch_norm",

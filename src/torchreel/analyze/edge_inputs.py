@@ -50,17 +50,17 @@ _NO_TENSOR = ("", "Scalar", "ScalarList")
 
 
 def input_bytes(dims: str | None, dtypes: str | None) -> int | None:
-    """The bytes of all tensors of an argument list; None if the reel does not say enough of one of them."""
+    """The bytes of all tensors of an argument list; None if it has none, or the reel does not say enough of one."""
     if dims is None or dtypes is None:
         return None
-    total = 0
+    total: int | None = None
     for sizes, dtype in zip(_items(dims), _items(dtypes), strict=False):
         if dtype in _NO_TENSOR:
             continue
         size = _BYTES.get(dtype)
         if size is None or not _is_sizes(sizes):  # such as a list of tensors, whose dtype is not kept
             return None
-        total += size * math.prod(sizes)
+        total = (total or 0) + size * math.prod(sizes)
     return total
 
 

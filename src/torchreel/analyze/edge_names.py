@@ -10,9 +10,9 @@ import re
 
 # What stands before or after the name of an op without changing what it computes.
 _BEFORE = re.compile(
-    r"^(?:native_call_|opcode_call_|quantized_decomposed_|_?unsafe_|mkldnn_|cudnn_|nhwc|fused|qlinear)+"
+    r"^(?:native_call_|opcode_call_|aoti_torch_(?:cpu_|cuda_)?|quantized_decomposed_|_*unsafe_|_*mkldnn_|cudnn_|nhwc|fused|qlinear)+"
 )
-_AFTER = re.compile(r"(?:_copy|_out|_legit_no_training|_legit|_impl_index|_with_indices|_for_cpu|integer)+$")
+_AFTER = re.compile(r"(?:_copy|_out|_legit_no_training|_legit|_impl_index|_with_indices|_for_cpu|_pointwise|integer)+$")
 
 _SAME = {
     "conv": ("conv", "conv1d", "conv2d", "conv3d", "convolution", "thnn_conv2d", "slow_conv2d", "convolutionpointwise"),

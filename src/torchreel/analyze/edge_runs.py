@@ -53,10 +53,11 @@ _PLACED = """
     FROM tree AS t JOIN calls AS c ON c.process = t.process AND c.id = t.id"""
 
 # One row per op that is shown: its time, and what was done in it. `nested` shows calls within ops too, each with the
-# time that it spent in no other, so that in both ways nothing is counted twice.
+# time that it spent in no other, so that in both ways nothing is counted twice. A delegate may number its kernels.
 _SHOWN = """
     CREATE TEMP TABLE shown AS
-    SELECT p.run, o.process, o.id, o.name, o.backend, o.module, o.inputs, o.start_ns, {time} AS ns, w.flops, w.bytes
+    SELECT p.run, o.process, o.id, o.backend, o.module, o.inputs, o.start_ns, {time} AS ns, w.flops, w.bytes,
+        CASE WHEN o.backend IS NULL THEN o.name ELSE regexp_replace(o.name, ' #[0-9]+$', '') END AS name
     FROM placed AS p JOIN ops AS o ON o.process = p.process AND o.id = p.id
     LEFT JOIN (
         SELECT q.process, q.{owner} AS id, sum(q.flops)::BIGINT AS flops, sum(a.bytes)::BIGINT AS bytes

@@ -69,7 +69,8 @@ def sentences(measurement: Measurement, costs: EdgeCosts) -> list[str]:
         rate = f", {flops_text(speed)[:-1]}/s" if speed is not None else ""
         lines.append(f"{flops_text(totals.flops)} a run{rate}.")
     if totals.peak_bytes is not None:
-        lines.append(f"Memory: at most {bytes_text(totals.peak_bytes)} more within a run than before it.")
+        unseen = ", what the runtime keeps for itself not counted" if any(op.backend for op in costs.ops) else ""
+        lines.append(f"Memory: at most {bytes_text(totals.peak_bytes)} more within a run than before it{unseen}.")
     if measurement.remark:
         lines.append(f"Note: {measurement.remark}")
     return lines
