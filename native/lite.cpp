@@ -15,12 +15,19 @@ void bind_lite(py::module_& module) {
   module.def("lite_place", [](const torch::jit::mobile::Module& lite, int64_t handle) {
     return py::make_tuple(lite.getModuleHierarchy(handle), lite.getCallStack(handle));
   });
-  module.def("lite_handles", [](const torch::jit::mobile::Module& lite) {
-    std::vector<int64_t> handles;
+  module.def("lite_ops", [](const torch::jit::mobile::Module& lite) {
+    std::vector<std::pair<int64_t, int>> ops;
     for (const auto& method : lite.get_methods()) {
-      for (const auto& handle : method.function().get_code().debug_handles_) handles.push_back(handle);
+      const auto& code = method.function().get_code();
+      for (size_t pc = 0; pc < code.instructions_.size() && pc < code.debug_handles_.size(); pc++) {
+        const auto& instruction = code.instructions_[pc];
+        if (instruction.op != torch::jit::OP && instruction.op != torch::jit::OPN) continue;
+        auto op = static_cast<size_t>(instruction.X);
+        int given = op < code.operator_input_sizes_.size() ? code.operator_input_sizes_[op] : -1;
+        ops.emplace_back(code.debug_handles_[pc], given);
+      }
     }
-    return handles;
+    return ops;
   });
 }
 

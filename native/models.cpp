@@ -41,9 +41,8 @@ void write_call_end(const Visit& visit) {
   commit_event(stream, put_head(stream, at, layout::kEnd, 0));
 }
 
-ScriptPlace script_place() {
+ScriptPlace script_place(const std::vector<torch::jit::StackEntry>& stack) {
   ScriptPlace place;
-  auto stack = torch::jit::currentCallstack();
   if (stack.empty()) return place;
   place.modules = torch::jit::currentModuleHierarchy();
   for (const auto& entry : stack) {
@@ -55,17 +54,34 @@ ScriptPlace script_place() {
 
 }  // namespace
 
-int64_t Model::place_now() {
-  ScriptPlace place = script_place();
-  if (place.modules.empty() && place.frames.empty()) return -1;
-  std::lock_guard lock(mutex_);
-  return places_.emplace(std::move(place), static_cast<int64_t>(places_.size())).first->second;
+c10::ArrayRef<const c10::IValue> Model::inputs_of(const at::RecordFunction& call) const {
+  if ((wants & kInputsWanted) == 0) return {};
+  auto inputs = call.inputs();
+  if (handles != Handles::kLite) return inputs;
+  auto arity = arities_.find(call.debugHandle());
+  if (arity == arities_.end() || arity->second >= inputs.size()) return inputs;
+  return inputs.slice(inputs.size() - arity->second);
 }
 
-std::vector<ScriptPlace> Model::places() {
+int64_t Model::place_now() {
+  auto stack = torch::jit::currentCallstack();
+  ScriptPlace place = script_place(stack);
+  if (place.modules.empty() && place.frames.empty()) return -1;
   std::lock_guard lock(mutex_);
-  std::vector<ScriptPlace> all(places_.size());
-  for (const auto& [place, handle] : places_) all[handle] = place;
+  auto [known, added] = places_.emplace(std::move(place), static_cast<int64_t>(places_.size()));
+  if (added) {
+    auto& texts = texts_.emplace_back();
+    for (const auto& entry : stack) {
+      if (entry.range.file_line_col()) texts.push_back(entry.range.str());
+    }
+  }
+  return known->second;
+}
+
+std::vector<std::pair<ScriptPlace, std::vector<std::string>>> Model::places() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<ScriptPlace, std::vector<std::string>>> all(places_.size());
+  for (const auto& [place, handle] : places_) all[handle] = {place, texts_[handle]};
   return all;
 }
 

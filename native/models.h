@@ -2,6 +2,7 @@
 // does it, and nothing else does. Torch carries who is calling from thread to thread, as it does its own settings.
 #pragma once
 
+#include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <cstdint>
@@ -10,6 +11,8 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "stream.h"
@@ -28,12 +31,18 @@ struct ScriptPlace {
 
 class Model final : public c10::DebugInfoBase {
  public:
-  Model(uint32_t id, uint32_t name, int wants, bool memory, Handles handles)
-      : id(id), name(name), wants(wants), memory(memory), handles(handles) {}
+  // `arities` says, by debug handle, how many of the values that the lite interpreter tells of are the op's own.
+  Model(uint32_t id, uint32_t name, int wants, bool memory, Handles handles,
+        std::unordered_map<int64_t, size_t> arities)
+      : id(id), name(name), wants(wants), memory(memory), handles(handles), arities_(std::move(arities)) {}
+
+  // The inputs of a call. The lite interpreter shows its whole stack, on which they are the last.
+  c10::ArrayRef<const c10::IValue> inputs_of(const at::RecordFunction& call) const;
 
   // The handle of the place at which TorchScript's interpreter is on this thread, or -1 if it does not run.
   int64_t place_now();
-  std::vector<ScriptPlace> places();
+  // By handle, each with the text of the source around each of its frames.
+  std::vector<std::pair<ScriptPlace, std::vector<std::string>>> places();
 
   const uint32_t id;    // from 1
   const uint32_t name;  // of its calls, in the recording's names
@@ -42,8 +51,10 @@ class Model final : public c10::DebugInfoBase {
   const Handles handles;
 
  private:
+  const std::unordered_map<int64_t, size_t> arities_;
   std::mutex mutex_;
   std::map<ScriptPlace, int64_t> places_;
+  std::vector<std::vector<std::string>> texts_;
 };
 
 // The model within whose call this thread works, or null.

@@ -195,20 +195,22 @@ PYBIND11_MODULE(_core, module) {
   module.def("watch_model_allocations", &watch_model_allocations);
   py::class_<Model, std::shared_ptr<Model>>(module, "Model")
       .def(py::init([](uint32_t id, uint32_t name, bool shapes, bool stacks, bool counters, bool memory,
-                       const std::string& handles) {
+                       const std::string& handles, std::unordered_map<int64_t, size_t> arities) {
              int wants = (shapes ? kInputsWanted : 0) | (stacks ? kStackWanted : 0) | (counters ? kCountersWanted : 0);
              Handles kind = handles == "lite"          ? Handles::kLite
                             : handles == "torchscript" ? Handles::kTorchScript
                                                        : Handles::kNone;
-             return std::make_shared<Model>(id, name, wants, memory, kind);
+             return std::make_shared<Model>(id, name, wants, memory, kind, std::move(arities));
            }),
            py::arg("id"), py::arg("name"), py::arg("shapes"), py::arg("stacks"), py::arg("counters"), py::arg("memory"),
-           py::arg("handles"))
+           py::arg("handles"), py::arg("arities"))
       .def("enter", [](const std::shared_ptr<Model>& model) { enter_model(model); })
       .def("leave", [](const std::shared_ptr<Model>&) { leave_model(); })
       .def("places", [](Model& model) {
         py::list all;
-        for (const auto& place : model.places()) all.append(py::make_tuple(place.modules, place.frames));
+        for (const auto& [place, texts] : model.places()) {
+          all.append(py::make_tuple(place.modules, place.frames, texts));
+        }
         return all;
       });
   bind_lite(module);

@@ -77,16 +77,22 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
 }
 
 // What is wanted is known when this is compiled into a callback of the recorder, so it asks nothing there.
-[[gnu::always_inline]] inline void write_begin(const at::RecordFunction& call, Stream* stream, uint64_t* at,
-                                               const int wants) {
+[[gnu::always_inline]] inline void write_begin(const at::RecordFunction& call, c10::ArrayRef<const c10::IValue> given,
+                                               Stream* stream, uint64_t* at, const int wants) {
   if ((wants & kStackWanted) != 0) at = put_stack(stream, at);
 
   const NameOrSchema& name = call.*name_member();
   uint64_t key = 0;
   uint32_t id;
   if (TORCHREEL_LIKELY(name.index() == 1)) {
-    id = id_of_schema(stream, std::get_if<1>(&name)->get(), call.scope());
+    const c10::FunctionSchema& schema = std::get_if<1>(&name)->get();
+    id = id_of_schema(stream, schema, call.scope());
     stream->open_ops++;
+    if ((wants & kInputsWanted) != 0) {
+      // A boxed call shows the whole stack of its interpreter, on which the op's own inputs are the last.
+      size_t own = schema.arguments().size();
+      if (TORCHREEL_UNLIKELY(given.size() > own)) given = given.slice(given.size() - own);
+    }
   } else {
     Kind kind = kind_of(call.scope());
     id = id_of_text(stream, *std::get_if<0>(&name), kind);
@@ -96,7 +102,7 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
   uint64_t flags = 0;
   uint32_t inputs = kNone;
   if ((wants & kInputsWanted) != 0) {
-    at = put_inputs(stream, at, call.inputs(), id, &inputs);
+    at = put_inputs(stream, at, given, id, &inputs);
     if (TORCHREEL_LIKELY(inputs != kNone)) flags |= kHasInputs;
   }
   int64_t seq = call.seqNr();
@@ -131,7 +137,7 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
 template <int wants>
 std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
   Stream* stream = writable_stream();
-  if (TORCHREEL_LIKELY(stream != nullptr)) write_begin(call, stream, begin_event(stream), wants);
+  if (TORCHREEL_LIKELY(stream != nullptr)) write_begin(call, call.inputs(), stream, begin_event(stream), wants);
   return nullptr;
 }
 
@@ -161,7 +167,7 @@ std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& ca
     *at++ = kHandle;
     *at++ = static_cast<uint64_t>(place);
   }
-  write_begin(call, stream, at, model->wants);
+  write_begin(call, model->inputs_of(call), stream, at, model->wants);
   return nullptr;
 }
 

@@ -1,6 +1,6 @@
 """The typed face of the recorder's native core. Needs torch; everything else is in torchreel.record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, Self
 
@@ -52,17 +52,25 @@ class Model:
     """A model that is recorded by itself, in a recording of models."""
 
     def __init__(
-        self, id: int, name: int, shapes: bool, stacks: bool, counters: bool, memory: bool, handles: str
+        self,
+        id: int,
+        name: int,
+        shapes: bool,
+        stacks: bool,
+        counters: bool,
+        memory: bool,
+        handles: str,
+        arities: Mapping[int, int],
     ) -> None: ...
     def enter(self) -> None:
         """A call of it begins on this thread."""
 
     def leave(self) -> None: ...
-    def places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
-        """Of TorchScript: the modules and the frames (file, line, function) of each debug handle, from 0."""
+    def places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
+        """Of TorchScript, for each debug handle from 0: modules, frames (file, line, function), their source's text."""
 
-def lite_handles(module: Any) -> list[int]:
-    """The debug handles of all instructions of a module of the lite interpreter."""
+def lite_ops(module: Any) -> list[tuple[int, int]]:
+    """The debug handle of each op of a module of the lite interpreter, and how many inputs it is given, -1 if unknown."""
 
 def lite_place(module: Any, handle: int) -> tuple[str, str]:
     """The hierarchy and the traceback of a debug handle, as torch tells them."""

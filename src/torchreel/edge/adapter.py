@@ -6,8 +6,9 @@ what the model's own runtime measured. What becomes of that is the same for all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 
@@ -67,8 +68,9 @@ class Calls(Protocol):
 
     def leave(self) -> None: ...
 
-    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
-        """Where TorchScript's interpreter was, by debug handle: modules, and frames as file, line and function."""
+    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
+        """Where TorchScript's interpreter was, by debug handle: modules, frames as file, line and function, and the
+        text of the source around each frame."""
 
 
 Undo = Callable[[], None]
@@ -83,6 +85,8 @@ class Adapter:
     """The model's name: its class, its graph's name or its file's."""
     handles: str = ""
     """How its ops say where they stand, besides their Python stack: "lite", "torchscript", or not at all."""
+    arities: Mapping[int, int] = MappingProxyType({})
+    """How many inputs an op has, by debug handle, where its runtime shows more values than these."""
     called_from_python: bool = False
     """Whether Python calls each op, so that its stack and its nn.Module are Python's."""
     remark: str | None = None

@@ -59,6 +59,7 @@ class Lite(Adapter):
 
     def __init__(self, module: Any) -> None:
         self._module = module
+        self.arities = {handle: given for handle, given in _core.lite_ops(module._c) if given >= 0}
         found = self._class_of_model()
         self.name = found or "model"
         if found is None:
@@ -69,7 +70,7 @@ class Lite(Adapter):
 
     def _class_of_model(self) -> str | None:
         """The class of the outermost module, as any handle has it; None if the file explains none."""
-        for handle in _core.lite_handles(self._module._c):
+        for handle in self.arities:
             steps = steps_of(_core.lite_place(self._module._c, handle)[0])
             if steps:
                 return steps[0][1]
@@ -101,10 +102,11 @@ class Lite(Adapter):
 
 
 def _place(hierarchy: str, traceback: str) -> Place:
-    frames = [
-        Frame(found["file"], int(found["line"]), _function(found["function"])) for found in _FRAME.finditer(traceback)
-    ]
-    return Place(modules_of(steps_of(hierarchy)), tuple(reversed(frames)))
+    found = list(_FRAME.finditer(traceback))
+    frames = [Frame(each["file"], int(each["line"]), _function(each["function"])) for each in found]
+    ends = [*(each.start() for each in found[1:]), len(traceback)]
+    texts = [traceback[each.end() : end] for each, end in zip(found, ends, strict=False)]
+    return Place(modules_of(steps_of(hierarchy), texts), tuple(reversed(frames)))
 
 
 def _function(name: str) -> str:

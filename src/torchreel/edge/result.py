@@ -52,7 +52,7 @@ def make_reel(
     """Join all that is known of the model's calls, and write it."""
     tables = {**tables, "ops": tables["ops"].sort_by("id").combine_chunks()}
     if wanted.flops:
-        tables["ops"] = FlopCounter(whole_ops=adapter.handles == "lite")(tables["ops"], tables["inputs"])
+        tables["ops"] = FlopCounter(whole_ops=True)(tables["ops"], tables["inputs"])
     places = PlaceTables(tables, root)
     if wanted.modules or wanted.stacks:
         _set_places(tables, places, adapter, wanted)
@@ -108,6 +108,7 @@ def _add_backends(
         next_id=1 + (pc.max(ops.column("id")).as_py() or 0),
         next_input=_next(tables["inputs"]),
         next_thread=_next(tables["threads"]),
+        threads_by_os_id={row["os_id"]: row["id"] for row in tables["threads"].to_pylist()},
         modules=wanted.modules,
         stacks=wanted.stacks,
     )

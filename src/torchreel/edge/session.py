@@ -6,16 +6,19 @@ recording itself ends with the last of them.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import torch
 
 from torchreel import _core
-from torchreel.edge.share import share_of
+from torchreel.edge.share import BEGIN_MARK, share_of
 from torchreel.errors import AlreadyRecordingError, EdgeError
 from torchreel.record import process
 from torchreel.record.modules import ModuleNames
@@ -26,6 +29,30 @@ Tables = dict[str, pa.Table]
 # Guards what follows, and the state of the session.
 _lock = threading.Lock()
 _running: Session | None = None
+
+
+def _forget() -> None:
+    """In a fork: the recording is its parent's."""
+    global _lock, _running
+    _lock, _running = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is recorded of a model."""
+
+    module: torch.nn.Module | None
+    """If given, the calls of the modules in it, too."""
+    shapes: bool
+    stacks: bool
+    """Python's."""
+    memory: bool
+    handles: str
+    arities: Mapping[int, int]
+    """As its adapter has them."""
 
 
 class Session:
@@ -41,7 +68,6 @@ class Session:
         self._names = ModuleNames()
         self._watches_modules = False
         process.begin_models(self._directory, counters)
-        _core.mark("torchreel::models")  # a recording of nothing at all would leave no file to read
 
     def _name_call(self, module: torch.nn.Module | None, name: str) -> tuple[int, int]:
         """The ids of a name for the model's calls, and of the model among modules."""
@@ -52,25 +78,25 @@ class Session:
             return self._names(module), self._names.number(module)
         return self._names.define(name)
 
-    def add(
-        self, name: str, *, module: torch.nn.Module | None, shapes: bool, stacks: bool, memory: bool, handles: str
-    ) -> Watched:
-        """A further model. With `module`, calls of the modules in it are recorded, too."""
+    def add(self, name: str, wanted: Wanted) -> Watched:
+        """A further model."""
         self._models += 1
-        call_name, number = self._name_call(module, name)
-        if memory:
+        call_name, number = self._name_call(wanted.module, name)
+        if wanted.memory:
             _core.watch_model_allocations(True)
-        self._present.add(self._models)
+        _core.mark(f"{BEGIN_MARK}{self._models}")
         native = _core.Model(
             id=self._models,
             name=call_name,
-            shapes=shapes,
-            stacks=stacks,
+            shapes=wanted.shapes,
+            stacks=wanted.stacks,
             counters=bool(self.counters),
-            memory=memory,
-            handles=handles,
+            memory=wanted.memory,
+            handles=wanted.handles,
+            arities=dict(wanted.arities),
         )
-        return Watched(self, native, self._models, number)
+        self._present.add(self._models)
+        return Watched(self, native, self._models, number, wanted.module is not None)
 
     def remove(self, model: Watched, wanted: bool) -> Tables:
         """The model is no longer recorded: gives its share, if it is wanted."""
@@ -85,22 +111,31 @@ class Session:
             finally:
                 if not self._present:
                     shutil.rmtree(self._home, ignore_errors=True)
-        return share_of(tables, model.id, model.module) if wanted else {}
+        return share_of(tables, model.id, model.module, model.with_modules) if wanted else {}
 
     def _stop(self, last: Watched) -> None:
         global _running
         _running = None
         last.problem = process.end()["error"]
 
+    def end_if_empty(self) -> None:
+        """A model could not be added: nothing is left of a session that was begun for it."""
+        global _running
+        if not self._present:
+            _running = None
+            process.end()
+            shutil.rmtree(self._home, ignore_errors=True)
+
 
 class Watched:
     """One model in a session. Its calls are told by enter() and leave(), on their thread."""
 
-    def __init__(self, session: Session, native: _core.Model, id: int, module: int) -> None:
+    def __init__(self, session: Session, native: _core.Model, id: int, module: int, with_modules: bool) -> None:
         self._session = session
         self.native = native
         self.id = id
         self.module = module
+        self.with_modules = with_modules
         self.problem = ""
 
     def end(self) -> Tables:
@@ -111,16 +146,7 @@ class Watched:
         self._session.remove(self, wanted=False)
 
 
-def watch(
-    name: str,
-    counters: tuple[str, ...],
-    *,
-    module: torch.nn.Module | None,
-    shapes: bool,
-    stacks: bool,
-    memory: bool,
-    handles: str,
-) -> Watched:
+def watch(name: str, counters: tuple[str, ...], wanted: Wanted) -> Watched:
     """Record one more model, in the session that runs or in a new one."""
     global _running
     with _lock:
@@ -136,4 +162,8 @@ def watch(
                 f"Another thread's edge profiler counts {', '.join(_running.counters) or 'no events'}, and those that "
                 f"run at the same time must count the same: give events={_running.counters!r}, or wait for its end."
             )
-        return _running.add(name, module=module, shapes=shapes, stacks=stacks, memory=memory, handles=handles)
+        try:
+            return _running.add(name, wanted)
+        except BaseException:
+            _running.end_if_empty()
+            raise

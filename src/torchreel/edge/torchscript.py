@@ -63,6 +63,6 @@ class TorchScript(Adapter):
         return {handle: _place(*known[handle]) for handle in handles if handle < len(known)}
 
 
-def _place(hierarchy: list[str], frames: list[tuple[str, int, str]]) -> Place:
+def _place(hierarchy: list[str], frames: list[tuple[str, int, str]], texts: list[str]) -> Place:
     steps = [step for text in hierarchy for step in steps_of(text)]
-    return Place(modules_of(steps), tuple(Frame(*frame) for frame in frames))
+    return Place(modules_of(steps, texts[::-1]), tuple(Frame(*frame) for frame in frames))

@@ -3,9 +3,9 @@
 An op is counted once for each distinct list of inputs: its arguments are made again as tensors on
 the meta device, which have shapes and no data, and the formula is given them and the op's result.
 Where ops with formulas are nested in each other the outermost has the count, so that sums are right.
-Of a runtime that records whole ops only (aten::conv2d, but not the aten::convolution in it), the op is
-run on the meta device, and what it calls is counted. Arguments that a runtime leaves out at the end of
-a call, because they have their defaults, have them here, too.
+With `whole_ops`, what has no formula (aten::conv2d, aten::lstm) is itself run on the meta device, and what
+it calls there is counted: kernels that fuse, and runtimes that record whole ops only, have counts, too.
+Arguments that a runtime leaves out at the end of a call, because they have their defaults, have them here.
 """
 
 from __future__ import annotations
@@ -73,22 +73,27 @@ class FlopCounter:
 
     def __call__(self, ops: pa.Table, inputs: pa.Table) -> pa.Table:
         ops = ops.combine_chunks()
-        names = ops.column("name")
-        named = names.cast(pa.string())
-        known = pc.starts_with(named, "aten::") if self._whole_ops else pc.is_in(named, pa.array(self._formulas))
-        counted = pc.and_(known, pc.is_valid(ops.column("inputs")))
-        rows = np.flatnonzero(counted.to_numpy())
+        names = ops.column("name").cast(pa.string())
+        has_inputs = pc.is_valid(ops.column("inputs"))
+        counts: dict[int, int] = {}
+        if self._whole_ops:
+            whole = _rows(pc.and_(pc.starts_with(names, "aten::"), has_inputs))
+            counts = self._counts(ops, inputs, _outermost(ops, whole))
+        formulas = _rows(pc.and_(pc.is_in(names, pa.array(self._formulas)), has_inputs))
+        outermost = _outermost(ops, np.union1d(formulas, list(counts)).astype(np.int64))
+        counts |= self._counts(ops, inputs, np.array([row for row in outermost if row not in counts], dtype=np.int64))
         flops = np.zeros(ops.num_rows, dtype=np.int64)
         valid = np.zeros(ops.num_rows, dtype=bool)
-        if len(rows):
-            rows = _outermost(ops, rows)
-            wanted = ops.select(["name", "overload", "inputs"]).take(pa.array(rows)).to_pylist()
-            for row, op in zip(rows, wanted, strict=True):
-                count = self._count(op["name"], op["overload"], op["inputs"], inputs)
-                if count is not None:
-                    flops[row], valid[row] = count, True
+        for row, count in counts.items():
+            flops[row], valid[row] = count, True
         column = pa.array(flops, mask=~valid)
         return ops.set_column(ops.schema.get_field_index("flops"), "flops", column)
+
+    def _counts(self, ops: pa.Table, inputs: pa.Table, rows: np.ndarray[Any, Any]) -> dict[int, int]:
+        """The counts of the rows for which there is one."""
+        wanted = ops.select(["name", "overload", "inputs"]).take(pa.array(rows)).to_pylist()
+        counts = (self._count(op["name"], op["overload"], op["inputs"], inputs) for op in wanted)
+        return {int(row): count for row, count in zip(rows, counts, strict=True) if count is not None}
 
     def _count(self, name: str, overload: str, number: int, inputs: pa.Table) -> int | None:
         key = (name, overload, number)
@@ -115,6 +120,10 @@ class FlopCounter:
             return None
 
 
+def _rows(mask: Any) -> np.ndarray[Any, Any]:
+    return np.flatnonzero(mask.to_numpy())
+
+
 def _overload(packet: Any, overload: str) -> tuple[Any, list[Any]]:
     """What was called, with the arguments of its schema; where the overload is not known, torch finds it."""
     if not overload and "default" not in packet.overloads():
@@ -132,6 +141,8 @@ def _count_inside(op: Any, placed: list[Any], named: dict[str, Any]) -> int | No
 
 def _outermost(ops: pa.Table, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Those of the rows that are not within another of them."""
+    if not len(rows):
+        return rows
     ids = ops.column("id").to_numpy()
     parents = pc.fill_null(ops.column("parent"), -1).to_numpy()
     order = np.argsort(ids)
