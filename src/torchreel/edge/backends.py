@@ -10,6 +10,7 @@ from typing import Any
 from torchreel.edge.adapter import BackendEvent, TensorType
 from torchreel.edge.alignment import Span, inside, offsets
 from torchreel.edge.places import PlaceTables
+from torchreel.edge.surroundings import Surroundings
 
 Row = dict[str, Any]
 
@@ -64,6 +65,7 @@ class BackendRows:
     next_id: int
     next_input: int
     next_thread: int
+    threads_by_os_id: dict[int, int]
     modules: bool
     stacks: bool
     rows: list[Row] = field(default_factory=list)
@@ -107,11 +109,13 @@ class BackendRows:
         spans = [(event.start_ns, event.end_ns) for event in events]
         if adjust:
             spans = self._adjusted(events)
+        surroundings = Surroundings([*ops, *self.rows])
         for event, span in sorted(zip(events, spans, strict=True), key=lambda pair: (pair[1][0], -pair[1][1])):
-            parent = _innermost([*ops, *self.rows], span)
+            parent = surroundings.innermost(span, self.threads_by_os_id.get(event.os_thread))
             row = self._row(event.name, event.backend, parent, span, event.debug_handle)
             if parent is None:
                 row["thread"] = self._thread(event.backend, 0)
+            surroundings.add(row)
 
     def _adjusted(self, events: Sequence[Reported]) -> list[Span]:
         """Each backend has its own clock. An event happened after the call began within which, or after which, it was
@@ -119,11 +123,22 @@ class BackendRows:
         found: dict[int, Span] = {}
         for backend in {event.backend for event in events}:
             indices = [index for index, event in enumerate(events) if event.backend == backend]
-            around = [_call_of(events[index], self.calls) for index in indices]
+            around = [self._call_of(events[index]) for index in indices]
             measured = [(events[index].start_ns, events[index].end_ns) for index in indices]
             for index, span, inner, offset in zip(indices, around, measured, offsets(around, measured), strict=True):
                 found[index] = inside(span, (inner[0] + offset, inner[1] + offset))
         return [found[index] for index in range(len(events))]
+
+    def _call_of(self, event: Reported) -> Span:
+        """The time within which an event of an unknown clock happened."""
+        begun = [call for call in self.calls if call["start_ns"] <= event.told_ns]
+        if not begun:
+            return event.told_ns, event.told_ns
+        thread = self.threads_by_os_id.get(event.os_thread)
+        # Another thread may have begun a call since: an event is of the call within which it was reported, if any.
+        within = [call for call in begun if call["thread"] == thread and _span(call)[1] >= event.told_ns]
+        start, end = _span((within or begun)[-1])
+        return start, max(start, min(end, event.told_ns))
 
     def _row(self, name: str, backend: str, parent: Row | None, span: Span, handle: int | None) -> Row:
         row = {
@@ -194,18 +209,3 @@ def _outermost_first(events: Sequence[BackendEvent]) -> list[int]:
         return count
 
     return sorted(range(len(events)), key=lambda index: (depth(index), events[index].start_ns, index))
-
-
-def _call_of(event: Reported, calls: Sequence[Row]) -> Span:
-    """The time within which an event of an unknown clock happened."""
-    begun = [call for call in calls if call["start_ns"] <= event.told_ns]
-    if not begun:
-        return event.told_ns, event.told_ns
-    start, end = _span(begun[-1])
-    return start, max(start, min(end, event.told_ns))
-
-
-def _innermost(rows: Sequence[Row], span: Span) -> Row | None:
-    """The shortest call within which a span lies."""
-    around = [row for row in rows if row["start_ns"] <= span[0] and span[1] <= row["start_ns"] + row["dur_ns"]]
-    return min(around, key=lambda row: (row["dur_ns"], -row["depth"]), default=None)

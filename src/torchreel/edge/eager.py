@@ -27,8 +27,11 @@ class _Hooks:
         self._before = torch.nn.Module.register_forward_pre_hook(module, self._enter, prepend=True)
         self._after = torch.nn.Module.register_forward_hook(module, self._leave, always_call=True)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Hooks:
+        return self  # a copy of the module has these hooks, which then tell nothing of it
+
     def _enter(self, module: torch.nn.Module, *_: Any) -> None:
-        if module is not self._module:  # a copy that was made meanwhile has the hooks, too
+        if module is not self._module:
             return
         thread = threading.get_ident()
         self._depths[thread] = self._depths.get(thread, 0) + 1

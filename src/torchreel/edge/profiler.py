@@ -14,21 +14,22 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from torchreel import _core
 from torchreel.edge import eager, session
 from torchreel.edge.adapter import Undo
 from torchreel.edge.backends import Reported, ReportedMemory
 from torchreel.edge.formats import adapter_for
+from torchreel.edge.reported import address, check_numbers, check_texts, device_name, nanoseconds
 from torchreel.edge.result import Wanted, make_reel
 from torchreel.errors import EdgeError, OptionError, TorchreelError
 from torchreel.export import export
 from torchreel.record.options import RecordOptions
 from torchreel.reel import Reel
 from torchreel.reel.meta import read_meta
+
+if TYPE_CHECKING:
+    from torchreel import _core
 
 _REEL = ".reel"
 
@@ -48,6 +49,22 @@ def current_edge_profiler() -> EdgeProfiler | None:
     return _of_thread.calling[-1] if _of_thread.calling else _begun_here()
 
 
+# Those that have begun: a fork must forget them.
+_begun: weakref.WeakSet[EdgeProfiler] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    """In a fork: the profiles are its parent's, and go on there."""
+    for profiler in list(_begun):
+        profiler._watched = None
+        profiler._ended = True
+    while _of_thread.calling:
+        _of_thread.calling[-1].leave()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
 def _begun_here() -> EdgeProfiler | None:
     """The profiler that was begun on this thread, unless it has ended, on whichever thread."""
     if _of_thread.begun is not None and _of_thread.begun._ended:
@@ -59,8 +76,8 @@ class EdgeProfiler:
     """Profiles one deployed model: what it does, and nothing that the program does around it, on whichever thread.
 
     `trace_path` gets a Kineto trace, and the reel is beside it (run.json, run.reel). A path that ends in .reel gets
-    the reel alone; without a path the reel lasts as long as the profiler. An older trace or reel of a profiler under
-    that name is replaced.
+    the reel alone; without a path the reel lasts as long as somebody has it. An older trace or reel of a profiler
+    under that name is replaced.
     """
 
     def __init__(
@@ -90,6 +107,7 @@ class EdgeProfiler:
         )
         self._options.check_machine()
         self._adjust = adjust_timestamps
+        self._removal: weakref.finalize[Any, Any] | None = None
         self._trace, self._reel_path = self._paths(trace_path)
         self._watched: session.Watched | None = None
         self._native: _core.Model | None = None
@@ -104,10 +122,12 @@ class EdgeProfiler:
 
     def _paths(self, given: str | os.PathLike[str]) -> tuple[Path | None, Path]:
         """Where the trace and the reel go, after a look at what is there."""
-        text = os.fspath(given)
+        text = os.fspath(given) if isinstance(given, os.PathLike) else given
+        if not isinstance(text, str) or "\0" in text:
+            raise OptionError(f"trace_path={given!r} is no path: give the name of a file, or nothing for no trace.")
         if not text:
             home = tempfile.mkdtemp(prefix="torchreel-edge-")
-            weakref.finalize(self, _remove, home, os.getpid())
+            self._removal = weakref.finalize(self, _remove, home, os.getpid())
             return None, Path(home) / "profile.reel"
         path = Path(text)
         if not path.parent.is_dir():
@@ -151,19 +171,20 @@ class EdgeProfiler:
         options, adapter = self._options, self._adapter
         is_eager = isinstance(adapter, eager.Eager)
         wants_places = options.stacks or options.modules
-        self._watched = session.watch(
-            adapter.name,
-            options.counters,
+        wanted = session.Wanted(
             module=adapter.runnable if is_eager and options.modules else None,
             shapes=options.shapes,
             # A line of generated code says in which module it is, too.
             stacks=adapter.called_from_python and (options.stacks if is_eager else wants_places),
             memory=options.memory,
             handles=adapter.handles if wants_places or adapter.handles == "lite" else "",
+            arities=adapter.arities,
         )
+        self._watched = session.watch(adapter.name, options.counters, wanted)
         self._native = self._watched.native
         self._process = os.getpid()
         _of_thread.begun = self
+        _begun.add(self)
         self._began_ns = time.time_ns()
         atexit.register(self._close)
         try:
@@ -199,8 +220,14 @@ class EdgeProfiler:
             self.disable()
         atexit.unregister(self._close)
         if self._trace is not None and self._result is not None:
-            export(self._result, self._trace, to="chrome")
-            self._trace = None
+            trace, self._trace = self._trace, None
+            try:
+                export(self._result, trace, to="chrome")
+            except OSError as error:
+                raise EdgeError(
+                    f"The trace cannot be written to {trace}: {error.strerror or error}. Write it elsewhere with "
+                    f"`torchreel export {self._reel_path} --to chrome`."
+                ) from None
 
     # What adapters tell: see adapter.Calls.
 
@@ -218,7 +245,7 @@ class EdgeProfiler:
             if calling.pop() is self:
                 break
 
-    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]]]]:
+    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
         return [] if self._native is None else self._native.places()
 
     def disable(self) -> Reel:
@@ -226,6 +253,8 @@ class EdgeProfiler:
         if self._result is not None:
             raise EdgeError("The edge profiler is already disabled: its reel is what result() gives.")
         watched = self._watched
+        if self._process not in (None, os.getpid()):
+            raise EdgeError("The edge profiler was begun by the process that forked this one: disable it there.")
         if watched is None:
             raise EdgeError("The edge profiler has not begun: use it as `with EdgeProfiler(...) as profiler:`.")
         if self._undo is not None:
@@ -238,17 +267,26 @@ class EdgeProfiler:
         tables = watched.end()
         self._warn(watched)
         wanted = Wanted(self._options.modules, self._options.stacks, self._options.flops, self._adjust)
-        self._remove_older()
-        self._result = make_reel(
-            self._reel_path,
-            tables,
-            self._adapter,
-            watched.module,
-            wanted,
-            self._events,
-            self._memory,
-            self._options.to_json(),
-        )
+        try:
+            self._remove_older()
+            self._result = make_reel(
+                self._reel_path,
+                tables,
+                self._adapter,
+                watched.module,
+                wanted,
+                self._events,
+                self._memory,
+                self._options.to_json(),
+            )
+        except OSError as error:
+            raise EdgeError(
+                f"The profile cannot be written to {self._reel_path}: {error.strerror or error}. Give another "
+                "trace_path."
+            ) from None
+        if self._removal is not None:  # from now on it lasts as long as somebody has the reel
+            self._removal.detach()
+            weakref.finalize(self._result, _remove, str(self._reel_path.parent), os.getpid())
         return self._result
 
     def _warn(self, watched: session.Watched) -> None:
@@ -262,7 +300,9 @@ class EdgeProfiler:
             )
 
     def _remove_older(self) -> None:
-        if self._reel_path.exists():
+        if self._reel_path.is_symlink():
+            self._reel_path.unlink()
+        elif self._reel_path.exists():
             shutil.rmtree(self._reel_path)
 
     def result(self) -> Reel:
@@ -276,7 +316,9 @@ class EdgeProfiler:
     ) -> None:
         """An op that a backend ran, in microseconds since the epoch; with adjust_timestamps, on any clock."""
         self._require_running(f"The event {event_name!r} of {backend_name!r}")
-        start, end = round(start_us * 1000), round(end_us * 1000)
+        check_texts(event_name=event_name, backend_name=backend_name)
+        check_numbers(debug_handle=debug_handle)
+        start, end = nanoseconds("start_us", start_us), nanoseconds("end_us", end_us)
         now = time.time_ns()
         if end < start:
             raise EdgeError(
@@ -303,12 +345,16 @@ class EdgeProfiler:
     ) -> None:
         """Memory that a backend took, or gave back where alloc_size is negative."""
         self._require_running(f"The memory event of {alloc_size} bytes")
-        name = str(torch.device(device)) if isinstance(device, (str, torch.device)) else None
-        if name is None:
-            raise OptionError(f"device={device!r} is no device: give a torch.device or its name, such as 'cpu'.")
+        check_numbers(alloc_size=alloc_size, total_allocated=total_allocated, total_reserved=total_reserved)
         self._memory.append(
             ReportedMemory(
-                ptr, alloc_size, total_allocated, total_reserved, name, time.time_ns(), threading.get_native_id()
+                address(ptr),
+                alloc_size,
+                total_allocated,
+                total_reserved,
+                device_name(device),
+                time.time_ns(),
+                threading.get_native_id(),
             )
         )
 

@@ -8,19 +8,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from torchreel.edge.dissolve import without_modules
+
 # The mark after which a thread of torch's works for a model: as native/layout.h has it.
 _MODEL_MARK = "torchreel::model "
+# The mark before which nothing is a model's: another profiler of the same module may have begun earlier.
+BEGIN_MARK = "torchreel::begin "
 
 Tables = dict[str, pa.Table]
 Array = np.ndarray[Any, Any]
 
 
-def share_of(tables: Tables, model: int, module: int) -> Tables:
+def share_of(tables: Tables, model: int, module: int, with_modules: bool) -> Tables:
     """What the model with this number did; `module` is its number among modules."""
     ops = tables["ops"].combine_chunks()
     kept, calls = _kept(ops, tables["marks"], model, module)
     parents = pc.if_else(pa.array(calls), pa.scalar(None, pa.int64()), ops.column("parent"))
-    ops = _set(ops, "parent", parents).filter(pa.array(kept))
+    ops = _set(ops, "parent", parents).filter(pa.array(kept)).sort_by("id").combine_chunks()
+    tables = {**tables, "ops": ops}
+    if not with_modules:
+        tables = without_modules(tables, module)
+    ops = tables["ops"]
     ids = ops.column("id")
     allocs = _allocs(tables["allocs"], ids)
     shared = {
@@ -57,15 +65,21 @@ def _kept(ops: pa.Table, marks: pa.Table, model: int, module: int) -> tuple[Arra
     position = order[np.minimum(np.searchsorted(ids, parents, sorter=order), max(count - 1, 0))] if count else order
     owner = np.where((parents >= 0) & (ids[position] == parents), position, np.arange(count)) if count else position
     is_module = pc.equal(ops.column("kind").cast(pa.string()), "module").to_numpy()
+    begins = ops.column("start_ns").to_numpy()
     mine = is_module & (pc.fill_null(ops.column("module"), -1).to_numpy() == module)
+    mine &= begins >= _began(marks, model)
     inner = mine & _below(owner, mine)
     calls = mine & ~inner
     top = np.where(calls, np.arange(count), owner)
     top = _tops(top)
     names = ops.column("thread").to_numpy()
-    begins = ops.column("start_ns").to_numpy()
     helped = (top == np.arange(count)) & ~calls & (_working_for(marks, names, begins) == model)
     return calls[top] | helped[top], calls
+
+
+def _began(marks: pa.Table, model: int) -> int:
+    said = marks.filter(pc.equal(marks.column("name").cast(pa.string()), f"{BEGIN_MARK}{model}"))
+    return said.column("time_ns")[0].as_py() if said.num_rows else 0
 
 
 def _tops(owner: Array) -> Array:
