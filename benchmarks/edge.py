@@ -1,7 +1,8 @@
 """What does the edge profiler add to a run of a deployed model, against torch.profiler?
 
-The network is the zoo's MobileNet-like one, on one thread. A window is a few runs within a profiler that has begun and
-has seen some runs; what it takes to begin and to end, and to write the trace, lies outside of it.
+The network is the zoo's MobileNet-like one, on one thread: on pictures of 224 x 224, which is what such networks are
+made for, and on those of 64 x 64, where the same ops have a twelfth of the work. A window is a few runs within a profiler
+that has begun and has seen some; what it takes to begin and to end, and to write the trace, lies outside of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,14 @@ from torch.jit.mobile import _load_for_lite_interpreter
 from torch.profiler import ProfilerActivity, profile
 
 import torchreel
+from benchmarks.observers import EmptyCallback
 from benchmarks.result import Goal, Result, Spread
 from benchmarks.rounds import Pair, in_words, interleave, ratio, slowdown
 
-RUNS = 6  # of a window
-WARM_UP = 2
 ROUNDS = 10
 WINDOWS = 5
 
-MODULE, LITE = "nn.Module", "lite interpreter"
+LARGE, SMALL, LITE = "nn.Module, 224 x 224", "nn.Module, 64 x 64", "lite interpreter, 64 x 64"
 
 _EVERYTHING = ("report_input_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _ALL_OF_TORCH = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -74,42 +74,57 @@ class Torch:
             gc.collect()
 
 
-Watcher = Nothing | Edge | Torch
+@dataclass(frozen=True)
+class Empty:
+    """An empty callback: the least that any observer of torch's calls can cost."""
+
+    @contextlib.contextmanager
+    def watch(self, module: Any) -> Iterator[None]:
+        with EmptyCallback().watch():
+            yield
+
+
+Watcher = Nothing | Edge | Torch | Empty
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """A model as it is shipped, and its inputs."""
+    """A model as it is shipped, an input, and how many runs are a window after as many to warm up."""
 
     module: Any
-    inputs: tuple[torch.Tensor, ...] = field(default_factory=lambda: ZOO["mobilenet"].inputs())
+    picture: torch.Tensor
+    runs: int
 
     def window(self, watcher: Watcher) -> float:
         """CPU nanoseconds of a run, all threads of the process together."""
         with torch.inference_mode(), watcher.watch(self.module):
-            for run in range(WARM_UP + RUNS):
-                if run == WARM_UP:
+            for run in range(2 * self.runs):
+                if run == self.runs:
                     start = time.process_time_ns()
-                self.module(*self.inputs)
-            return (time.process_time_ns() - start) / RUNS
+                self.module(self.picture)
+            return (time.process_time_ns() - start) / self.runs
 
 
-def _module() -> Deployed:
-    return Deployed(ZOO["mobilenet"].model())
+def _large() -> Deployed:
+    return Deployed(ZOO["mobilenet"].model(), torch.randn(1, 3, 224, 224), 1)
+
+
+def _small() -> Deployed:
+    return Deployed(ZOO["mobilenet"].model(), *ZOO["mobilenet"].inputs(), 5)
 
 
 def _lite() -> Deployed:
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the lite interpreter is deprecated
         path = save_lite(ZOO["mobilenet"], Path(directory) / "mobilenet.ptl")
-        return Deployed(_load_for_lite_interpreter(str(path)))
+        return Deployed(_load_for_lite_interpreter(str(path)), *ZOO["mobilenet"].inputs(), 5)
 
 
 def measure(quick: bool) -> list[Result]:
     torch.set_num_threads(1)
     rounds, windows = (2, 2) if quick else (ROUNDS, WINDOWS)
     results = []
-    for name, make in ((MODULE, _module), (LITE, _lite)):
+    for name, make in ((LARGE, _large), (SMALL, _small), (LITE, _lite)):
         pairs = _pairs(make, rounds, windows)
         results += _slowdowns(name, pairs)
         results += _against_torch(name, pairs)
@@ -118,7 +133,7 @@ def measure(quick: bool) -> list[Result]:
 
 def _pairs(make: Callable[[], Deployed], rounds: int, windows: int) -> dict[Watcher, list[Pair]]:
     deployed = make()
-    groups: list[list[Watcher]] = [[Edge(), Torch()], [Edge(_EVERYTHING), Torch(_ALL_OF_TORCH)]]
+    groups: list[list[Watcher]] = [[Edge(), Torch(), Empty()], [Edge(_EVERYTHING), Torch(_ALL_OF_TORCH)]]
     for watcher in (Nothing(), *groups[0], *groups[1]):
         deployed.window(watcher)  # what happens once in a process
     gc.collect()
@@ -134,11 +149,13 @@ def _pairs(make: Callable[[], Deployed], rounds: int, windows: int) -> dict[Watc
 def _slowdowns(name: str, pairs: dict[Watcher, list[Pair]]) -> list[Result]:
     bare = Spread.of([pair.bare / 1e6 for pair in pairs[Edge()]])
     plain = Spread.of([1 + pair.slowdown for pair in pairs[Edge()]])
+    floor = Spread.of([1 + pair.slowdown for pair in pairs[Empty()]])
     everything = Spread.of([1 + pair.slowdown for pair in pairs[Edge(_EVERYTHING)]])
-    goal = Goal(1.05) if name == MODULE else None
+    goal = Goal(1.05) if name == LARGE else None
     return [
         Result(f"{name}: a profiled run, in plain ones", plain, goal, detail=f"of {in_words(bare, 'ms')}"),
         Result(f"{name}: with shapes, memory, stacks, FLOPs, modules", everything),
+        Result(f"{name}: with an empty callback, which records nothing", floor),
     ]
 
 
