@@ -1,8 +1,9 @@
 """What does the edge profiler add to a run of a deployed model, against torch.profiler?
 
-The network is the zoo's MobileNet-like one, on one thread: on pictures of 224 x 224, which is what such networks are
-made for, and on those of 64 x 64, where the same ops have a twelfth of the work. A window is a few runs within a profiler
-that has begun and has seen some; what it takes to begin and to end, and to write the trace, lies outside of it.
+The network is the zoo's MobileNet-like one, on one thread: on pictures of 64 x 64, as the zoo has it, and on those of
+224 x 224, which such networks are usually given and where the same ops have twelve times the work. The goal is asked of
+both. A window is a few runs within a profiler that has begun and has seen some; what it takes to begin and to end, and
+to write the trace, lies outside of it.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def _slowdowns(name: str, pairs: dict[Watcher, list[Pair]]) -> list[Result]:
     plain = Spread.of([1 + pair.slowdown for pair in pairs[Edge()]])
     floor = Spread.of([1 + pair.slowdown for pair in pairs[Empty()]])
     everything = Spread.of([1 + pair.slowdown for pair in pairs[Edge(_EVERYTHING)]])
-    goal = Goal(1.05) if name == LARGE else None
+    goal = None if name == LITE else Goal(1.05)
     return [
         Result(f"{name}: a profiled run, in plain ones", plain, goal, detail=f"of {in_words(bare, 'ms')}"),
         Result(f"{name}: with shapes, memory, stacks, FLOPs, modules", everything),
