@@ -123,7 +123,7 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
     auto generator = at::detail::getDefaultCPUGenerator();
     drawn = generator.get_state();
   }
-  Report report;
+  Report report{.wants_graph = way.differentiation != nullptr};
   Outcome outcome;
   try {
     // Other threads go on meanwhile, if it is worth while.
@@ -167,7 +167,10 @@ const Missed& Ways::missed() { return Scratch::of_this_thread().missed; }
 PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) {
   auto& scratch = Scratch::of_this_thread();
   auto& missed = scratch.missed;
-  missed = {"new", 0, "", 0};
+  missed.why = "new";
+  missed.way = 0;
+  missed.detail.clear();
+  missed.op = 0;
   if (!on || scratch.busy) {
     missed.why = "off";
     return nullptr;
@@ -226,14 +229,15 @@ PyObject* call_entry(PyObject* self, PyObject* const* args, size_t count, PyObje
     return nullptr;
   }
   HANDLE_TH_ERRORS
-  auto ways = *entry->ways;
-  PyObject* made = ways->call(args, positional, names);
+  PyObject* made = (*entry->ways)->call(args, positional, names);
   if (made != nullptr || PyErr_Occurred()) return made;
   return PyObject_Vectorcall(entry->miss, args, positional, names);
   END_HANDLE_TH_ERRORS
 }
 
 PyObject* new_entry(PyTypeObject* type, PyObject*, PyObject*) {
+  // Before 3.12, Python lets no class that is written in it have this from the class that it is derived of.
+  if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
   auto* entry = reinterpret_cast<Entry*>(type->tp_alloc(type, 0));
   if (entry != nullptr) entry->vectorcall = call_entry;
   return reinterpret_cast<PyObject*>(entry);

@@ -49,7 +49,7 @@ struct Way {
 
 // Why a call was not replayed, for the one who runs it then.
 struct Missed {
-  std::string why;  // "new", "foreign", "watch", or the name of an Outcome
+  const char* why = "";  // "new", "foreign", "watch", or the name of an Outcome
   uint64_t way = 0;
   std::string detail;
   uint32_t op = 0;

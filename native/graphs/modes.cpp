@@ -15,7 +15,8 @@ namespace torchreel::graphs {
 namespace {
 
 constexpr uint64_t kGrad = 1, kInference = 2, kDeterministic = 4, kMkldnn = 8, kFunctionMode = 16, kSavedHooks = 32,
-                   kNoFunction = 64, kFill = 128, kRounded = 256;
+                   kNoFunction = 64, kFill = 128;
+constexpr int kPrecision = 8;  // the first bit of it among the flags
 
 }  // namespace
 
@@ -31,7 +32,8 @@ Modes Modes::now() {
   set(context.deterministicAlgorithms(), kDeterministic);
   set(context.deterministicFillUninitializedMemory(), kFill);
   set(context.userEnabledMkldnn(), kMkldnn);
-  set(context.float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST, kRounded);
+  auto precision = context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+  modes.flags |= static_cast<uint64_t>(precision) << kPrecision;
   set(at::impl::PythonTorchFunctionTLS::stack_len() > 0, kFunctionMode);
   set(at::impl::PythonTorchFunctionTLS::get_disabled_state() != at::impl::TorchFunctionDisabledState::ENABLED,
       kNoFunction);

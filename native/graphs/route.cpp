@@ -40,6 +40,13 @@ const c10::StorageImpl* storage_impl(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
+// Of a tensor that has memory, without the checks either, but one: that it may be read at all.
+const char* data_of(const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  const auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+  return static_cast<const char*>(storage->data()) + impl->storage_offset() * static_cast<int64_t>(impl->itemsize());
+}
+
 // An input of so many bytes that stays in its place is better read there than copied.
 constexpr size_t kLarge = 16 * 1024;
 
@@ -49,6 +56,12 @@ bool lie_as_bound(const Graph& graph, const Tensors& given) {
     if (bound[i] != nullptr && bound[i] != given[i].const_data_ptr()) return false;
   }
   return true;
+}
+
+size_t bytes_of(const tape::PlanSlot& slot) {
+  size_t bytes = c10::elementSize(slot.dtype);
+  for (int64_t size : slot.sizes) bytes *= static_cast<size_t>(size);
+  return bytes;
 }
 
 at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
@@ -64,6 +77,8 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
 
 Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
     : recording_(std::move(recording)), options_(options) {
+  static std::atomic<uint64_t> last{0};
+  id_ = ++last;
   const auto& tensors = recording_->recorded().tensors;
   for (uint32_t slot = 0; slot < tensors.size(); slot++) {
     const auto& tensor = tensors[slot];
@@ -73,16 +88,26 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
                           tensor.requires_grad()});
   }
   for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
+  const auto& inputs = recording_->recorded().inputs;
+  for (uint32_t i = 0; i < inputs.size(); i++) {
+    if (recording_->storage_of(inputs[i]).kind == StorageInfo::kExternal) inputs_.external.push_back(i);
+    if (recording_->slot(inputs[i]).strided && bytes_of(recording_->slot(inputs[i])) >= kLarge)
+      inputs_.large.push_back(i);
+  }
+  has_more_to_write_ =
+      !written_.empty() || !recording_->written_inputs().empty() || !recording_->recorded().bindings.empty();
 }
 
 bool Route::is_in_place(const Tensors& given) const {
+  uint64_t differ = 0;  // gathered without a branch: nearly always all of them are looked at
   for (const auto& external : externals_) {
     const auto* storage = external.tensor->unsafe_storage().unsafeGetStorageImpl();
-    if (storage != external.storage || data_of(*storage) != external.data ||
-        external.tensor->numel() != external.numel) {
-      return false;
-    }
+    if (storage == nullptr) return false;
+    differ |= (reinterpret_cast<uint64_t>(storage) ^ reinterpret_cast<uint64_t>(external.storage)) |
+              (reinterpret_cast<uint64_t>(data_of(*storage)) ^ reinterpret_cast<uint64_t>(external.data)) |
+              static_cast<uint64_t>(external.tensor->numel() ^ external.numel);
   }
+  if (differ != 0) return false;
   if (grad) {
     for (const auto& external : externals_) {
       if (external.tensor->requires_grad() != external.requires_grad) return false;
@@ -92,9 +117,8 @@ bool Route::is_in_place(const Tensors& given) const {
     if (!owner.grad().is_same(gradient)) return false;
   }
   const auto& inputs = recording_->recorded().inputs;
-  for (size_t i = 0; i < inputs.size(); i++) {
+  for (uint32_t i : inputs_.external) {
     const auto& info = recording_->storage_of(inputs[i]);
-    if (info.kind != StorageInfo::kExternal) continue;
     if (storage_impl(given[i]) != info.memory.unsafeGetStorageImpl()) return false;
     if (given[i].storage_offset() != recording_->slot(inputs[i]).offset) return false;
   }
@@ -138,14 +162,19 @@ void Route::release_gradients(const Graph* graph) {
 }
 
 Route::Branches& Route::branches_on(const std::shared_ptr<Pool>& pool) {
+  // Those of a pool that is not left are here as long as the route.
+  if (pool->last_route == id_ && !pool->is_left()) return *static_cast<Branches*>(pool->last_branches);
   std::lock_guard lock(mutex_);
-  for (auto& branches : branches_) {
-    if (branches->pool == pool) return *branches;
+  auto place = std::find_if(branches_.begin(), branches_.end(), [&](const auto& one) { return one->pool == pool; });
+  if (place == branches_.end()) {
+    std::erase_if(branches_, [](const auto& one) { return one->pool->is_left(); });
+    branches_.push_back(std::make_unique<Branches>());
+    branches_.back()->pool = pool;
+    place = branches_.end() - 1;
   }
-  std::erase_if(branches_, [](const auto& one) { return one->pool->is_left(); });
-  branches_.push_back(std::make_unique<Branches>());
-  branches_.back()->pool = pool;
-  return *branches_.back();
+  pool->last_route = id_;
+  pool->last_branches = place->get();
+  return **place;
 }
 
 // Which inputs a new graph reads where they lie: parameters, outputs of other graphs, and large ones that stay.
@@ -173,7 +202,7 @@ std::vector<char*> Route::to_bind(Branches& branches, const Tensors& given) cons
   return all;
 }
 
-std::shared_ptr<Graph> Route::choose(Branches& branches, const Tensors& given, bool& copies) {
+const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& given, bool& copies) {
   copies = false;
   auto& pool = *branches.pool;
   auto& graphs = branches.forward;
@@ -190,7 +219,7 @@ std::shared_ptr<Graph> Route::choose(Branches& branches, const Tensors& given, b
     }
     if (held != nullptr) continue;
     if (i != 0) std::swap(graphs[0], graphs[i]);
-    return graphs[0];
+    return &graphs[0];
   }
   if (graphs.empty()) release_gradients(nullptr);
   bool first = usable == 0;
@@ -206,7 +235,7 @@ std::shared_ptr<Graph> Route::choose(Branches& branches, const Tensors& given, b
     graphs.insert(graphs.begin(), std::make_shared<Graph>(recording_, Part::kForward, branches.pool, obstacles, nullptr,
                                                           false, options_.exact, std::move(bound)));
     if (graphs.size() > most + 1) graphs.pop_back();
-    return graphs.front();
+    return &graphs.front();
   }
   if (recording_->has_backward()) return nullptr;
   copies = true;
@@ -214,7 +243,7 @@ std::shared_ptr<Graph> Route::choose(Branches& branches, const Tensors& given, b
     branches.copying = std::make_shared<Graph>(recording_, Part::kForward, Pool::scratch_of_this_thread(),
                                                std::vector<Obstacle>(), nullptr, false, options_.exact);
   }
-  return branches.copying;
+  return &branches.copying;
 }
 
 void Route::copy_in(Graph& graph, const Tensors& given) const {
@@ -223,7 +252,7 @@ void Route::copy_in(Graph& graph, const Tensors& given) const {
     const auto& place = places[i];
     if (place.place == nullptr) continue;  // bound
     if (place.bytes > 0) {
-      memcpy(place.place, given[i].const_data_ptr(), place.bytes);
+      memcpy(place.place, data_of(given[i]), place.bytes);
     } else if (given[i].numel() > 0) {
       place.tensor.copy_(given[i]);
     }
@@ -371,13 +400,12 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   const auto& pool = Pool::of_this_thread();
   std::lock_guard running(pool->running);
   auto& here = branches_on(pool);
-  auto graph = choose(here, given, copies);
-  if (graph == nullptr) return Outcome::kHeld;
-  report.graph = graph;
+  const auto* chosen = choose(here, given, copies);
+  if (chosen == nullptr) return Outcome::kHeld;
+  Graph* graph = chosen->get();
+  if (report.wants_graph) report.graph = *chosen;
   if (here.last.size() != given.size()) here.last.resize(given.size());
-  for (size_t i = 0; i < given.size(); i++) {
-    here.last[i] = given[i].has_storage() ? data_of(*storage_impl(given[i])) : nullptr;
-  }
+  for (uint32_t i : inputs_.large) here.last[i] = data_of(*storage_impl(given[i]));
   {
     Below below;
     keep_for_guard(here);
@@ -405,7 +433,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   hits++;
   visit(*graph);
   Handed known;
-  {
+  if (has_more_to_write_) {
     Below below;
     finish(*graph, given, copies, known);
   }

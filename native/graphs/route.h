@@ -34,9 +34,10 @@ enum class Outcome {
 
 // Of one run.
 struct Report {
-  std::shared_ptr<Graph> graph;
-  std::string failure;  // of a guard
-  uint32_t op = 0;      // that it stopped at
+  bool wants_graph = false;
+  std::shared_ptr<Graph> graph;  // if it is wanted
+  std::string failure;           // of a guard
+  uint32_t op = 0;               // that it stopped at
 };
 
 class Route : public std::enable_shared_from_this<Route> {
@@ -79,6 +80,11 @@ class Route : public std::enable_shared_from_this<Route> {
     int64_t numel;
     bool requires_grad;
   };
+  // What the checks of each call need of the inputs, found once.
+  struct Inputs {
+    std::vector<uint32_t> external;  // places of those that are tensors of the function's own
+    std::vector<uint32_t> large;     // of those that may be read where they lie
+  };
   struct BackwardBranch {
     uint32_t forward;  // id
     bool keeps;
@@ -87,21 +93,22 @@ class Route : public std::enable_shared_from_this<Route> {
   struct Branches {  // of one thread; guarded by Pool::running
     std::shared_ptr<Pool> pool;
     std::vector<std::shared_ptr<Graph>> forward;
-    std::vector<const void*> last;   // where the inputs of the last call lay
+    std::vector<const void*> last;   // where the large inputs of the last call lay
     std::shared_ptr<Graph> copying;  // on a pool of its own, whose outputs are copied
     std::vector<BackwardBranch> backward;
     std::vector<at::Tensor> kept;  // bytes of what is written before the last guard
     at::Tensor drawn;              // state of the generator
   };
 
-  using Handed = std::vector<std::pair<uint32_t, c10::Storage>>;  // storages of one run that are given out
+  using Handed = c10::SmallVector<std::pair<uint32_t, c10::Storage>, 4>;  // storages of one run that are given out
 
   bool is_in_place(const Tensors& given) const;
   bool shares_memory(const Tensors& given) const;
   void release_gradients(const Graph* graph);
   Branches& branches_on(const std::shared_ptr<Pool>& pool);
   std::vector<char*> to_bind(Branches& branches, const Tensors& given) const;
-  std::shared_ptr<Graph> choose(Branches& branches, const Tensors& given, bool& copies);
+  // Alive as long as Pool::running is held.
+  const std::shared_ptr<Graph>* choose(Branches& branches, const Tensors& given, bool& copies);
   void copy_in(Graph& graph, const Tensors& given) const;
   void keep_for_guard(Branches& here) const;
   void undo(Branches& here) const;
@@ -114,6 +121,9 @@ class Route : public std::enable_shared_from_this<Route> {
   RouteOptions options_;
   mutable std::mutex mutex_;  // of branches_
   std::vector<External> externals_;
+  Inputs inputs_;
+  bool has_more_to_write_;                        // than what its kernels write
+  uint64_t id_;                                   // of all routes that ever were
   std::vector<const c10::StorageImpl*> written_;  // storages of others that the function writes
   std::vector<std::unique_ptr<Branches>> branches_;
   std::shared_ptr<Graph> timed_;  // on a pool of its own

@@ -11,6 +11,7 @@ namespace torchreel::graphs {
 namespace {
 
 constexpr int kDeepest = 12;
+constexpr intptr_t kNowhere = INTPTR_MIN;  // where a tensor without memory lies
 
 bool is_plain(PyObject* value) {
   return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
@@ -173,6 +174,7 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
   const auto& tensor = tensors[place];
   auto* impl = tensor.unsafeGetTensorImpl();
   Spec spec{.keys = impl->key_set(),
+            .type = impl->dtype(),
             .dtype = tensor.scalar_type(),
             .requires_grad = tensor.requires_grad(),
             .alignment = 0,
@@ -192,31 +194,37 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
   return spec;
 }
 
+// Of one tensor by itself, which lies at `data` if it has strides.
+bool Signature::fits(const Spec& spec, c10::TensorImpl& tensor, intptr_t data) {
+  if (tensor.key_set() != spec.keys || tensor.dtype() != spec.type) return false;
+  if (tensor.requires_grad() != spec.requires_grad) return false;
+  if (data == kNowhere) return true;
+  auto sizes = tensor.sizes(), strides = tensor.strides();
+  if (sizes.size() != spec.sizes.size() || (data & 63) != spec.alignment) return false;
+  for (size_t i = 0; i < sizes.size(); i++) {  // there are few: shorter than a call of memcmp
+    if (sizes[i] != spec.sizes[i] || strides[i] != spec.strides[i]) return false;
+  }
+  return true;
+}
+
 bool Signature::fits(const Tensors& tensors) const {
-  for (size_t i = 0; i < specs_.size(); i++) {
+  const size_t count = specs_.size();
+  c10::SmallVector<std::pair<const c10::StorageImpl*, intptr_t>, 16> lie(count);
+  for (size_t i = 0; i < count; i++) {
+    auto* tensor = tensors[i].unsafeGetTensorImpl();
+    auto* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+    auto data = kNowhere;
+    if (storage != nullptr) {
+      data = reinterpret_cast<intptr_t>(storage->data()) +
+             tensor->storage_offset() * static_cast<int64_t>(tensor->itemsize());
+    }
+    lie[i] = {storage, data};
     const auto& spec = specs_[i];
-    auto* impl = tensors[i].unsafeGetTensorImpl();
-    if (impl->key_set() != spec.keys || c10::typeMetaToScalarType(impl->dtype()) != spec.dtype) return false;
-    if (impl->requires_grad() != spec.requires_grad) return false;
-    if (!impl->has_storage()) continue;
-    if (impl->sizes() != c10::IntArrayRef(spec.sizes) || impl->strides() != c10::IntArrayRef(spec.strides))
-      return false;
-    auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    auto data =
-        reinterpret_cast<intptr_t>(storage->data()) + impl->storage_offset() * static_cast<int64_t>(impl->itemsize());
-    if ((data & 63) != spec.alignment) return false;
-    for (size_t j = 0; j < i; j++) {
-      auto* other = tensors[j].unsafeGetTensorImpl();
-      if (!other->has_storage() || other->unsafe_storage().unsafeGetStorageImpl() != storage) continue;
-      auto first = reinterpret_cast<intptr_t>(storage->data()) +
-                   other->storage_offset() * static_cast<int64_t>(other->itemsize());
-      if (spec.same != j || spec.distance != data - first) return false;
-      break;
-    }
-    if (spec.same != i &&
-        tensors[spec.same].unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != storage) {
-      return false;
-    }
+    if (!fits(spec, *tensor, data)) return false;
+    if (storage == nullptr) continue;
+    size_t first = 0;  // that has this storage
+    while (lie[first].first != storage) first++;
+    if (first != spec.same || (first != i && data - lie[first].second != spec.distance)) return false;
   }
   return true;
 }

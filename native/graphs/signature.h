@@ -74,6 +74,7 @@ class Signature {
   };
   struct Spec {
     c10::DispatchKeySet keys;
+    caffe2::TypeMeta type;
     c10::ScalarType dtype;
     c10::DimVector sizes, strides;
     bool requires_grad;
@@ -86,6 +87,7 @@ class Signature {
   Item take(PyObject* value, int depth);
   static bool same(const Item& item, PyObject* value, Borrowed& tensors);
   static Spec spec_of(const Tensors& tensors, size_t place);
+  static bool fits(const Spec& spec, c10::TensorImpl& tensor, intptr_t data);
   static void free(Item& item);
   std::string written() const;
   static void write(const Item& item, const std::vector<Spec>& specs, size_t& next, std::string& text);
