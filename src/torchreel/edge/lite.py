@@ -30,7 +30,7 @@ def is_lite(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith("bytecode.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError):
         return False
 
 

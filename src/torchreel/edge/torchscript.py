@@ -14,6 +14,9 @@ from torchreel.edge.eager import watch_hooks
 from torchreel.edge.hierarchy import modules_of, steps_of
 from torchreel.errors import EdgeError
 
+# What torch calls the part of a method that it may have to differentiate.
+_DIFFERENTIABLE = "<forward op>"
+
 
 def adapts(module: Any) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
@@ -24,7 +27,7 @@ def load(path: Path) -> Deployed:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
         raise EdgeError(f"{path} is no TorchScript model: {error}. Save it again with torch.jit.save.") from None
     if not any(name.endswith("/constants.pkl") for name in names):
         raise EdgeError(
@@ -65,4 +68,8 @@ class TorchScript(Adapter):
 
 def _place(hierarchy: list[str], frames: list[tuple[str, int, str]], texts: list[str]) -> Place:
     steps = [step for text in hierarchy for step in steps_of(text)]
-    return Place(modules_of(steps, texts[::-1]), tuple(Frame(*frame) for frame in frames))
+    return Place(modules_of(steps, texts[::-1]), tuple(_frame(*frame) for frame in frames))
+
+
+def _frame(file: str, line: int, function: str) -> Frame:
+    return Frame(file, line, "forward" if function == _DIFFERENTIABLE else function)
