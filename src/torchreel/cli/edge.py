@@ -143,6 +143,7 @@ def _one(
     from torchreel.cli.edge_costs import costs_dict, print_costs
     from torchreel.edge.measure import load_model, measure, warm_up
 
+    _say(f"{path}: loading and running ...")
     loaded = load_model(path, inputs, options.threads)
     warm_up(loaded, options)
     measurement = measure(loaded, make_room(reel), options)
@@ -165,6 +166,7 @@ def _two(
     from torchreel.edge.by_turns import by_turns, largest_difference, load_both
     from torchreel.edge.measure import measure, warm_up
 
+    _say(f"{paths[0]} and {paths[1]}: loading and running ...")
     models = load_both(paths, inputs, options.threads)
     for model in models:
         warm_up(model, options)
@@ -176,6 +178,12 @@ def _two(
         write_json(compared_dict(compared))
     else:
         print_compared(compared, limit)
+
+
+def _say(text: str) -> None:
+    """What takes long, to somebody who waits for it."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
 
 
 def make_room(reel: Path) -> Path:
