@@ -443,3 +443,39 @@ def test_looking_at_a_model_does_not_import_executorch() -> None:
         "assert not adapts(torch.nn.Linear(1, 1)); assert not any(n.startswith('executorch') for n in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, times: int) -> torch.Tensor:
+        return self.linear(x) * times
+
+
+def test_a_method_of_another_name_with_sizes_that_vary_and_a_number(tmp_path: Path) -> None:
+    exir = pytest.importorskip("executorch.exir")
+    model, path = Scaled().eval(), tmp_path / "scaled.pte"
+    sizes = {"x": {0: torch.export.Dim("batch", min=1, max=32)}, "times": None}
+    exported = torch.export.export(model, (torch.randn(3, 8), 2), dynamic_shapes=sizes)
+    program = exir.to_edge_transform_and_lower({"scale": exported}, generate_etrecord=True).to_executorch()
+    path.write_bytes(program.buffer)
+    program.get_etrecord().save(path.with_suffix(".etrecord"))
+
+    deployed, x, two = load(path), torch.randn(5, 8), torch.tensor(2)
+    assert [spec.sizes for spec in deployed.inputs or ()] == [(32, 8), ()]
+    adapter, [call], _ = profiled(deployed.module, lambda: deployed.run([x, two]))
+    assert adapter.remark is None
+    torch.testing.assert_close(deployed.run([x, two]), model(x, 2))
+    [linear] = [event for event in call if event.name == "native_call_addmm.out"]
+    assert linear.place is not None and linear.place.modules[-1] == ("linear", "Linear")
+    # How many rows there were is not in the file.
+    assert linear.flops is None and linear.inputs is None
+    for inputs, sentence in (
+        ([torch.randn(40, 8), two], "Input 0 of the program is at most 32x8, and 40x8 is given"),
+        ([x, torch.tensor(3)], "Input 1 of the program is the number 2, and 3 is given"),
+        ([x, torch.ones(3, dtype=torch.int64)], "Input 1 of the program is a number, and 3 is given"),
+    ):
+        with pytest.raises(EdgeError, match=sentence):
+            deployed.run(inputs)

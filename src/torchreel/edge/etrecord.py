@@ -24,7 +24,8 @@ _IDENTIFIER = "ETRECORD_V0"
 _GRAPHS = "edge_dialect_exported_program"
 _HANDLES = "debug_handle_map"
 _NO_GRAPH = ("_state_dict", "_constants", "_example_inputs")
-_LARGEST = 1 << 29
+# A text of a thousand ops has some megabytes.
+_LARGEST = 1 << 27
 _FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d{1,9}), in (?P<function>.+)$', re.MULTILINE)
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, ValueError)
 # What a value of another shape than expected raises.
@@ -92,6 +93,9 @@ def read_record(path: Path) -> dict[str, RecordedMethod]:
                 for name in names
                 if name.partition("/")[0] == _GRAPHS and not name.endswith(_NO_GRAPH)
             }
+        if len(graphs) == len(handles) == 1:
+            # The graph of an only method is called forward, whatever the method's name.
+            graphs = dict(zip(handles, graphs.values(), strict=True))
         return {name: RecordedMethod(_handles(handles.get(name, {})), _nodes(graph)) for name, graph in graphs.items()}
     except (*_UNREADABLE, *_MALFORMED) as error:
         reason = str(error).rstrip(".")

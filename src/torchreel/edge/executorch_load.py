@@ -23,7 +23,7 @@ from torchreel.edge.executorch_source import loaded_from
 from torchreel.edge.pte import Input, Method, read_methods
 from torchreel.errors import EdgeError
 
-_TRIAL = "torchreel.edge.executorch_trial"
+_TRIAL = Path(__file__).with_name("executorch_trial.py")
 NOT_LOADED, NOT_RUN = 3, 4
 """How the trial ends if the runtime itself refuses the program, or the inputs that are tried."""
 _PATIENCE_SECONDS = 60
@@ -107,7 +107,7 @@ def try_out(path: Path) -> None:
     try:
         # Without -P a file in the current directory could take the place of a package.
         ended = subprocess.run(
-            [sys.executable, "-P", "-m", _TRIAL, str(path)],
+            [sys.executable, "-P", str(_TRIAL), str(path)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -125,8 +125,13 @@ def try_out(path: Path) -> None:
             f"{path} crashes ExecuTorch's runtime ({name}, in a process of its own): it is damaged, or was written by "
             "another release of ExecuTorch. Export it again."
         )
-    if ended.returncode not in (0, NOT_RUN):
+    if ended.returncode == NOT_LOADED:
         raise EdgeError(f"{path} cannot be loaded by ExecuTorch: {last_words(ended.stderr)}. Export it again.")
+    if ended.returncode not in (0, NOT_RUN):
+        raise EdgeError(
+            f"{path} could not be tried in a process of its own: {last_words(ended.stderr)}. "
+            f"Run `{sys.executable} -c 'import torchreel.edge'` to see what is wrong."
+        )
 
 
 def last_words(messages: bytes) -> str:
@@ -159,7 +164,12 @@ def _value(index: int, wanted: Input, tensor: torch.Tensor) -> Any:
     if not fits:
         most = "" if wanted.is_static else "at most "
         raise EdgeError(f"Input {index} of the program is {most}{_by(limit)}, and {_by(sizes)} is given.")
-    return tensor.detach().cpu().contiguous() if wanted.is_tensor else tensor.item()
+    if wanted.is_tensor:
+        return tensor.detach().cpu().contiguous()
+    number = tensor.item()
+    if wanted.value is not None and number != wanted.value:
+        raise EdgeError(f"Input {index} of the program is the number {wanted.value}, and {number} is given.")
+    return number
 
 
 def _by(sizes: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Loads and runs an ExecuTorch program once: python -m torchreel.edge.executorch_trial FILE, a process of its own."""
+"""Loads and runs an ExecuTorch program once: python executorch_trial.py FILE, as a process of its own."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ def main(path: Path) -> int:
 
 
 def _value(wanted: Input) -> Any:
+    if wanted.value is not None:
+        return wanted.value
     tensor = torch.zeros(wanted.type.sizes, dtype=getattr(torch, wanted.type.dtype, torch.float32))
     return tensor if wanted.is_tensor else tensor.item()
 

@@ -51,6 +51,8 @@ class Input:
     is_tensor: bool
     is_static: bool
     """If not, the sizes are the largest that it takes."""
+    value: int | None = None
+    """The one number that it takes, the one that it was exported with; None if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -210,4 +212,6 @@ def _input(entry: Table) -> Input:
     kind, value = entry.integer(0, "B"), entry.table(1)
     if kind == _TENSOR and value is not None:
         return Input(_tensor_type(value), True, value.integer(8, "b") == _STATIC)
-    return Input(TensorType((), _NUMBERS.get(kind, "object")), False, True)
+    number = _value(entry)
+    type = TensorType((), _NUMBERS.get(kind, "object"))
+    return Input(type, False, True, number if isinstance(number, int) else None)
