@@ -77,7 +77,6 @@ def command(
     force: bool,
     form: str,
     limit: int,
-    nested: bool,
     parts: Parts,
     **numbers: Any,
 ) -> None:
@@ -113,7 +112,7 @@ def command(
         reels.append(_second(reels[0], force) if output else _free(reels[0]))
     options = _options(parts, numbers)
     if compare is None:
-        _one(model, inputs, options, reels[0], form, limit, nested)
+        _one(model, inputs, options, reels[0], form, limit)
     else:
         _two((model, compare), inputs, options, reels, form, limit)
 
@@ -136,9 +135,7 @@ def _options(parts: Parts, numbers: dict[str, Any]) -> MeasureOptions:
     return MeasureOptions(**wanted, counters=parts.counters, lenient=parts.words == _USUAL, **numbers)
 
 
-def _one(
-    path: Path, inputs: tuple[str, ...], options: MeasureOptions, reel: Path, form: str, limit: int, nested: bool
-) -> None:
+def _one(path: Path, inputs: tuple[str, ...], options: MeasureOptions, reel: Path, form: str, limit: int) -> None:
     from torchreel.analyze.edge import edge_costs
     from torchreel.cli.edge_costs import costs_dict, print_costs
     from torchreel.edge.measure import load_model, measure, warm_up
@@ -147,7 +144,7 @@ def _one(
     loaded = load_model(path, inputs, options.threads)
     warm_up(loaded, options)
     measurement = measure(loaded, make_room(reel), options)
-    costs = edge_costs(measurement.reel, nested)
+    costs = edge_costs(measurement.reel, options.nested)
     if form == "json":
         write_json(costs_dict(measurement, costs))
     else:

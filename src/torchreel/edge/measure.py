@@ -31,6 +31,7 @@ class MeasureOptions:
     modules: bool = False
     flops: bool = False
     counters: tuple[str, ...] = ()
+    nested: bool = False  # ops within ops as well
     lenient: bool = False  # go without modules where the model's file does not know them
 
 
@@ -51,7 +52,8 @@ class Model:
         except Exception as error:
             words = " ".join(f"--input {tensor_words(tensor)}" for tensor in self.inputs) or "no inputs"
             raise EdgeError(
-                f"{self.path} cannot run on {words}: {_reason(error)}. Check the sizes, dtypes and values of its inputs."
+                f"{self.path} cannot run on {words}: {_reason(error)}. "
+                "Check the sizes, dtypes and values of its inputs."
             ) from None
 
 
@@ -124,6 +126,7 @@ def _profiler(model: Model, reel: Path, options: MeasureOptions) -> EdgeProfiler
             with_flops=options.flops,
             with_modules=options.modules,
             events=options.counters,
+            nested=options.nested,
         )
     except EdgeError:
         if not (options.lenient and options.modules):
