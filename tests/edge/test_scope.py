@@ -393,3 +393,65 @@ def test_the_answer_is_the_same() -> None:
     expected = net(batch())
     with EdgeProfiler(net, "", True, True, True, True, True):
         assert torch.equal(net(batch()), expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"with_modules": True, "with_stack": True}], ids=["plain", "places"])
+@pytest.mark.parametrize("way", ["torch.compile", "inside", ".compile()"])
+def test_a_compiled_model(way: str, options: dict[str, bool]) -> None:
+    net: Any = Net().eval()
+    if way == ".compile()":
+        called = model = net
+        net.compile(backend="eager")
+    else:
+        called = torch.compile(net, backend="eager")
+        model = net if way == "inside" else called
+    with torch.no_grad():
+        expected = called(batch())
+        with EdgeProfiler(model, **options) as profiler:
+            for _ in range(3):
+                assert torch.equal(called(batch()), expected)
+                torch.ones(2).tan()
+    names = profiler.result().ops.column("name").to_pylist()
+    assert len(calls(profiler.result())) == 3
+    assert names.count("aten::linear") == 6
+    assert "aten::tan" not in names
+    assert torch.equal(called(batch()), expected)
+
+
+def test_disabled_within_an_op() -> None:
+    """What comes after it on the thread is profiled as ever."""
+    library = torch.library.Library("edge_test_ending", "FRAGMENT")
+    library.define("ending(Tensor x) -> Tensor")
+
+    def ending(x: Tensor) -> Tensor:
+        profiler = current_edge_profiler()
+        assert profiler is not None
+        profiler.disable()
+        return x.clone()
+
+    library.impl("ending", ending, "CPU")
+    model = Calling(lambda x: torch.ops.edge_test_ending.ending(x.exp()).sin())
+    net = Net()
+
+    def run() -> tuple[list[str], list[str]]:
+        with torch.no_grad(), EdgeProfiler(model) as profiler:
+            model(batch())
+        with EdgeProfiler(net) as second:
+            net(batch())
+        return outermost(profiler.result()), outermost(second.result())
+
+    first, second = on_thread(run)
+    assert first[0] == "aten::exp"
+    assert second == NET_OPS
+
+
+def test_an_op_that_raises_within_the_model_hides_nothing_after_it() -> None:
+    def forward(x: Tensor) -> Tensor:
+        with pytest.raises(RuntimeError):
+            x @ torch.ones(7)
+        return x.sin()
+
+    model = Calling(forward)
+    with EdgeProfiler(model) as profiler:
+        model(batch())
+    assert outermost(profiler.result())[-1] == "aten::sin"

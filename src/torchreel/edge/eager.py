@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +14,15 @@ from torchreel.edge.adapter import Adapter, Calls, Undo
 
 def adapts(module: Any) -> bool:
     return isinstance(module, torch.nn.Module)
+
+
+def _not_compiled(hook: Callable[..., None]) -> Callable[..., None]:
+    """Of a module that torch.compile has, the hooks would be compiled, too, and then tell of no call but the first."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:  # nothing is compiled, and its import takes seconds
+        return hook
+    disabled: Callable[..., None] = dynamo.disable(hook)
+    return disabled
 
 
 class _Hooks:
@@ -24,8 +35,9 @@ class _Hooks:
         """How many calls are under way, by thread: each thread changes its own only."""
         self._ended = False
         # A ScriptModule has these methods only to refuse them; its calls go through hooks all the same.
-        self._before = torch.nn.Module.register_forward_pre_hook(module, self._enter, prepend=True)
-        self._after = torch.nn.Module.register_forward_hook(module, self._leave, always_call=True)
+        register = torch.nn.Module.register_forward_pre_hook
+        self._before = register(module, _not_compiled(self._enter), prepend=True)
+        self._after = torch.nn.Module.register_forward_hook(module, _not_compiled(self._leave), always_call=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Hooks:
         return self  # a copy of the module has these hooks, which then tell nothing of it
