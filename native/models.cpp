@@ -22,6 +22,7 @@ struct Visit {
   bool counted = false;
 };
 thread_local std::vector<Visit> visits;
+__thread Model* entered __attribute__((tls_model("initial-exec"))) = nullptr;
 
 uint64_t write_call_begin(const Model& model) {
   Stream* stream = writable_stream();
@@ -41,12 +42,17 @@ void write_call_end(const Visit& visit) {
   commit_event(stream, put_head(stream, at, layout::kEnd, 0));
 }
 
+// A model that was saved has source of its own, made from the user's.
+torch::jit::SourceRange original(const torch::jit::SourceRange& range) {
+  return range.findSourceRangeThatGenerated().value_or(range);
+}
+
 ScriptPlace script_place(const std::vector<torch::jit::StackEntry>& stack) {
   ScriptPlace place;
   if (stack.empty()) return place;
   place.modules = torch::jit::currentModuleHierarchy();
   for (const auto& entry : stack) {
-    auto where = entry.range.file_line_col();
+    auto where = original(entry.range).file_line_col();
     if (where) place.frames.emplace_back(std::get<0>(*where), static_cast<int>(std::get<1>(*where)), entry.filename);
   }
   return place;
@@ -72,7 +78,8 @@ int64_t Model::place_now() {
   if (added) {
     auto& texts = texts_.emplace_back();
     for (const auto& entry : stack) {
-      if (entry.range.file_line_col()) texts.push_back(entry.range.str());
+      auto range = original(entry.range);
+      if (range.file_line_col()) texts.push_back(range.str());
     }
   }
   return known->second;
@@ -85,7 +92,10 @@ std::vector<std::pair<ScriptPlace, std::vector<std::string>>> Model::places() {
   return all;
 }
 
-Model* current_model() { return static_cast<Model*>(c10::ThreadLocalDebugInfo::get(kModel)); }
+Model* current_model() {
+  // A thread that was called needs not look for what torch carried to it.
+  return entered != nullptr ? entered : static_cast<Model*>(c10::ThreadLocalDebugInfo::get(kModel));
+}
 
 void enter_model(const std::shared_ptr<Model>& model) {
   Visit visit;
@@ -95,6 +105,7 @@ void enter_model(const std::shared_ptr<Model>& model) {
   visit.epoch = write_call_begin(*model);
   if (outermost) {
     c10::ThreadLocalDebugInfo::_push(kModel, model);
+    entered = model.get();
     visit.callback = at::addThreadLocalCallback(model_callback(*model));
   }
   visits.push_back(std::move(visit));
@@ -106,6 +117,7 @@ void leave_model() {
   visits.pop_back();
   if (visit.callback != at::INVALID_CALLBACK_HANDLE) {
     at::removeCallback(visit.callback);
+    entered = nullptr;
     c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(std::move(visit.before));
   }
   if (visit.epoch != 0) write_call_end(visit);

@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -32,12 +33,24 @@ struct ScriptPlace {
 class Model final : public c10::DebugInfoBase {
  public:
   // `arities` says, by debug handle, how many of the values that the lite interpreter tells of are the op's own.
-  Model(uint32_t id, uint32_t name, int wants, bool memory, Handles handles,
+  Model(uint32_t id, uint32_t name, int wants, bool memory, bool nested, Handles handles,
         std::unordered_map<int64_t, size_t> arities)
-      : id(id), name(name), wants(wants), memory(memory), handles(handles), arities_(std::move(arities)) {}
+      : id(id),
+        name(name),
+        wants(wants),
+        memory(memory),
+        nested(nested),
+        handles(handles),
+        arities_(std::move(arities)) {}
 
   // The inputs of a call. The lite interpreter shows its whole stack, on which they are the last.
   c10::ArrayRef<const c10::IValue> inputs_of(const at::RecordFunction& call) const;
+
+  // An op, by its name's id, was seen to call so many others.
+  void calls_others(uint32_t op, int count) {
+    if (op < kOps && count >= kWorthSilence) callers_[op].store(true, std::memory_order_relaxed);
+  }
+  bool is_worth_silence(uint32_t op) const { return op < kOps && callers_[op].load(std::memory_order_relaxed); }
 
   // The handle of the place at which TorchScript's interpreter is on this thread, or -1 if it does not run.
   int64_t place_now();
@@ -48,9 +61,14 @@ class Model final : public c10::DebugInfoBase {
   const uint32_t name;  // of its calls, in the recording's names
   const int wants;      // Wants, as for the recorder
   const bool memory;
+  const bool nested;  // ops that ops call, too
   const Handles handles;
 
  private:
+  static constexpr uint32_t kOps = 4096;
+  static constexpr int kWorthSilence = 3;  // to switch torch's telling off and on costs as much as two calls
+
+  std::vector<std::atomic<bool>> callers_ = std::vector<std::atomic<bool>>(kOps);
   const std::unordered_map<int64_t, size_t> arities_;
   std::mutex mutex_;
   std::map<ScriptPlace, int64_t> places_;

@@ -194,16 +194,16 @@ PYBIND11_MODULE(_core, module) {
   module.def("counter_problem", &counter_problem);
   module.def("watch_model_allocations", &watch_model_allocations);
   py::class_<Model, std::shared_ptr<Model>>(module, "Model")
-      .def(py::init([](uint32_t id, uint32_t name, bool shapes, bool stacks, bool counters, bool memory,
+      .def(py::init([](uint32_t id, uint32_t name, bool shapes, bool stacks, bool counters, bool memory, bool nested,
                        const std::string& handles, std::unordered_map<int64_t, size_t> arities) {
              int wants = (shapes ? kInputsWanted : 0) | (stacks ? kStackWanted : 0) | (counters ? kCountersWanted : 0);
              Handles kind = handles == "lite"          ? Handles::kLite
                             : handles == "torchscript" ? Handles::kTorchScript
                                                        : Handles::kNone;
-             return std::make_shared<Model>(id, name, wants, memory, kind, std::move(arities));
+             return std::make_shared<Model>(id, name, wants, memory, nested, kind, std::move(arities));
            }),
            py::arg("id"), py::arg("name"), py::arg("shapes"), py::arg("stacks"), py::arg("counters"), py::arg("memory"),
-           py::arg("handles"), py::arg("arities"))
+           py::arg("nested"), py::arg("handles"), py::arg("arities"))
       .def("enter", [](const std::shared_ptr<Model>& model) { enter_model(model); })
       .def("leave", [](const std::shared_ptr<Model>&) { leave_model(); })
       .def("places", [](Model& model) {

@@ -77,8 +77,9 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
 }
 
 // What is wanted is known when this is compiled into a callback of the recorder, so it asks nothing there.
-[[gnu::always_inline]] inline void write_begin(const at::RecordFunction& call, c10::ArrayRef<const c10::IValue> given,
-                                               Stream* stream, uint64_t* at, const int wants) {
+[[gnu::always_inline]] inline uint32_t write_begin(const at::RecordFunction& call,
+                                                   c10::ArrayRef<const c10::IValue> given, Stream* stream, uint64_t* at,
+                                                   const int wants) {
   if ((wants & kStackWanted) != 0) at = put_stack(stream, at);
 
   const NameOrSchema& name = call.*name_member();
@@ -119,6 +120,7 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
   if ((flags & 3) == kSeqWord) *at++ = static_cast<uint64_t>(seq);
   if (forward_thread != 0) *at++ = forward_thread;
   commit_event(stream, at);
+  return id;
 }
 
 [[gnu::always_inline]] inline void write_end(const at::RecordFunction& call, Stream* stream, const int wants) {
@@ -153,10 +155,28 @@ int64_t handle_of(const at::RecordFunction& call, Model& model, const Stream* st
   return model.handles == Handles::kTorchScript && stream->open_ops <= 0 ? model.place_now() : -1;
 }
 
+// Ops that ops call are left out, unless the model wants them. Most of what recording costs is torch's telling, so it
+// is silenced within an op that is known to call several.
+__thread int left_out __attribute__((tls_model("initial-exec"))) = 0;    // of those that are under way
+__thread uint32_t outer __attribute__((tls_model("initial-exec"))) = 0;  // the op that calls them
+__thread int told __attribute__((tls_model("initial-exec"))) = 0;        // how many it has called
+__thread bool silenced __attribute__((tls_model("initial-exec"))) = false;
+
+// A range or a function of TorchScript is no op: what is in it is recorded.
+bool is_op(const at::RecordFunction& call) {
+  return call.scope() == at::RecordScope::FUNCTION && (call.*name_member()).index() == 1;
+}
+
 std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& call) {
   Model* model = current_model();
   Stream* stream = model == nullptr ? nullptr : writable_stream();
   if (stream == nullptr) return nullptr;
+  bool outermost_only = !model->nested && is_op(call);
+  if (outermost_only && stream->open_ops > 0) {
+    left_out++;
+    model->calls_others(outer, ++told);
+    return nullptr;
+  }
   if (stream->model != model->id) {  // a thread of torch's own that works for the model
     mark(std::string(kModelMark) + std::to_string(model->id));
     stream->model = model->id;
@@ -167,11 +187,25 @@ std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& ca
     *at++ = kHandle;
     *at++ = static_cast<uint64_t>(place);
   }
-  write_begin(call, model->inputs_of(call), stream, at, model->wants);
+  uint32_t name = write_begin(call, model->inputs_of(call), stream, at, model->wants);
+  if (outermost_only) {
+    outer = name;
+    told = 0;
+    silenced = model->is_worth_silence(name);
+    if (silenced) at::enableRecordFunction(false);
+  }
   return nullptr;
 }
 
 void on_model_end(const at::RecordFunction& call, at::ObserverContext*) {
+  if (left_out > 0 && is_op(call)) {
+    left_out--;
+    return;
+  }
+  if (silenced && is_op(call)) {
+    silenced = false;
+    at::enableRecordFunction(true);
+  }
   Model* model = current_model();
   Stream* stream = model == nullptr ? nullptr : writable_stream();
   if (stream != nullptr) write_end(call, stream, model->wants);

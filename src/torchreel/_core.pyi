@@ -59,6 +59,7 @@ class Model:
         stacks: bool,
         counters: bool,
         memory: bool,
+        nested: bool,
         handles: str,
         arities: Mapping[int, int],
     ) -> None: ...

@@ -78,6 +78,9 @@ class EdgeProfiler:
     `trace_path` gets a Kineto trace, and the reel is beside it (run.json, run.reel). A path that ends in .reel gets
     the reel alone; without a path the reel lasts as long as somebody has it. An older trace or reel of a profiler
     under that name is replaced.
+
+    An op is what the model calls: aten::conv2d, and not the aten::convolution in it, which `nested` records too. While
+    an op of the model runs, other observers of torch's calls on its thread may not see what is within it, either.
     """
 
     def __init__(
@@ -91,6 +94,8 @@ class EdgeProfiler:
         with_modules: bool = False,
         events: Sequence[str] = (),
         adjust_timestamps: bool = False,
+        *,
+        nested: bool = False,
     ) -> None:
         _refuse_second()
         if isinstance(events, str):
@@ -107,6 +112,7 @@ class EdgeProfiler:
         )
         self._options.check_machine()
         self._adjust = adjust_timestamps
+        self._nested = nested
         self._removal: weakref.finalize[Any, Any] | None = None
         self._trace, self._reel_path = self._paths(trace_path)
         self._watched: session.Watched | None = None
@@ -177,6 +183,7 @@ class EdgeProfiler:
             # A line of generated code says in which module it is, too.
             stacks=adapter.called_from_python and (options.stacks if is_eager else wants_places),
             memory=options.memory,
+            nested=self._nested,
             handles=adapter.handles if wants_places or adapter.handles == "lite" else "",
             arities=adapter.arities,
         )

@@ -50,6 +50,8 @@ class Wanted:
     stacks: bool
     """Python's."""
     memory: bool
+    nested: bool
+    """Ops that ops call, too."""
     handles: str
     arities: Mapping[int, int]
     """As its adapter has them."""
@@ -92,6 +94,7 @@ class Session:
             stacks=wanted.stacks,
             counters=bool(self.counters),
             memory=wanted.memory,
+            nested=wanted.nested,
             handles=wanted.handles,
             arities=dict(wanted.arities),
         )
