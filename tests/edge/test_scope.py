@@ -455,3 +455,19 @@ def test_an_op_that_raises_within_the_model_hides_nothing_after_it() -> None:
     with EdgeProfiler(model) as profiler:
         model(batch())
     assert outermost(profiler.result())[-1] == "aten::sin"
+
+
+def test_nested_ops_where_they_are_asked_for() -> None:
+    """By themselves they are left out, and what they took and allocated is that of the op around them."""
+    net = Net()
+    with torch.no_grad():
+        with EdgeProfiler(net, with_flops=True, profile_memory=True) as plain:
+            net(batch())
+        with EdgeProfiler(net, with_flops=True, profile_memory=True, nested=True) as nested:
+            net(batch())
+    assert outermost(plain.result()) == outermost(nested.result()) == NET_OPS
+    assert plain.result().ops.num_rows == 4
+    assert "aten::addmm" in nested.result().ops.column("name").to_pylist()
+    total = "select sum(flops) as flops, sum(self_alloc_bytes) as bytes from ops"
+    assert rows(plain.result(), total) == rows(nested.result(), total)
+    assert rows(plain.result(), total)[0]["flops"] == 2 * 2 * 4 * 8 + 2 * 2 * 8 * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -175,6 +176,42 @@ def test_a_model_that_calls_the_model_of_another_profiler() -> None:
         "aten::exp",
     ]
     assert outermost(second) == 3 * ["aten::cos"]
+
+
+OPTIONS = ("report_input_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+
+
+def profiled_at_random(seed: int) -> Callable[[threading.Barrier], torchreel.Reel]:
+    """Profile after profile, each of a model of its own with options of its own."""
+
+    def run(barrier: threading.Barrier) -> torchreel.Reel:
+        random = Random(seed)
+        barrier.wait()
+        for _ in range(8):
+            count = random.randint(1, 10)
+            options = {name: random.random() < 0.4 for name in OPTIONS}
+            is_net = random.random() < 0.5
+            model = Net() if is_net else Calling(torch.sin)
+            with EdgeProfiler(model, **options) as profiler:
+                for _ in range(count):
+                    model(batch())
+                    torch.ones(2).tan()
+            reel = profiler.result()
+            assert len(calls(reel)) == count
+            assert outermost(reel) == count * (
+                ["aten::linear", "aten::relu", "aten::linear"] if is_net else ["aten::sin"]
+            )
+            parts = 2 if is_net and options["with_modules"] else 0
+            assert reel.ops.column("kind").to_pylist().count("module") == count * (1 + parts)
+            assert (reel.allocs.num_rows > 0) is options["profile_memory"]
+            assert min(reel.allocs.column("total").to_pylist(), default=0) >= 0
+        return reel
+
+    return run
+
+
+def test_profilers_come_and_go_on_many_threads() -> None:
+    together(*(profiled_at_random(seed) for seed in range(4)))
 
 
 def test_counters_must_be_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -18,9 +19,10 @@ def adapts(module: Any) -> bool:
 
 def _not_compiled(hook: Callable[..., None]) -> Callable[..., None]:
     """Of a module that torch.compile has, the hooks would be compiled, too, and then tell of no call but the first."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is None:  # nothing is compiled, and its import takes seconds
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes seconds
         return hook
+    # Another thread may be within that import: this waits for it.
+    dynamo = importlib.import_module("torch._dynamo")
     disabled: Callable[..., None] = dynamo.disable(hook)
     return disabled
 
