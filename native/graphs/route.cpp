@@ -84,8 +84,8 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
     const auto& tensor = tensors[slot];
     if (!tensor.defined() || !recording_->slot(slot).strided) continue;
     if (recording_->storage_of(slot).kind != StorageInfo::kExternal) continue;
-    externals_.push_back({tensor.unsafeGetTensorImpl(), storage_impl(tensor), tensor.storage().data(), tensor.numel(),
-                          tensor.requires_grad()});
+    externals_.push_back({tensor.unsafeGetTensorImpl(), storage_impl(tensor), tensor.requires_grad()});
+    places_.add(tensor);
   }
   for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
   const auto& inputs = recording_->recorded().inputs;
@@ -99,15 +99,7 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
 }
 
 bool Route::is_in_place(const Tensors& given) const {
-  uint64_t differ = 0;  // gathered without a branch: nearly always all of them are looked at
-  for (const auto& external : externals_) {
-    const auto* storage = external.tensor->unsafe_storage().unsafeGetStorageImpl();
-    if (storage == nullptr) return false;
-    differ |= (reinterpret_cast<uint64_t>(storage) ^ reinterpret_cast<uint64_t>(external.storage)) |
-              (reinterpret_cast<uint64_t>(data_of(*storage)) ^ reinterpret_cast<uint64_t>(external.data)) |
-              static_cast<uint64_t>(external.tensor->numel() ^ external.numel);
-  }
-  if (differ != 0) return false;
+  if (!places_.same()) return false;
   if (grad) {
     for (const auto& external : externals_) {
       if (external.tensor->requires_grad() != external.requires_grad) return false;

@@ -8,6 +8,7 @@
 
 #include "graph.h"
 #include "modes.h"
+#include "places.h"
 
 namespace torchreel::graphs {
 
@@ -76,8 +77,6 @@ class Route : public std::enable_shared_from_this<Route> {
   struct External {
     c10::TensorImpl* tensor;
     const c10::StorageImpl* storage;
-    const void* data;
-    int64_t numel;
     bool requires_grad;
   };
   // What the checks of each call need of the inputs, found once.
@@ -121,6 +120,7 @@ class Route : public std::enable_shared_from_this<Route> {
   RouteOptions options_;
   mutable std::mutex mutex_;  // of branches_
   std::vector<External> externals_;
+  Places places_;  // of the externals
   Inputs inputs_;
   bool has_more_to_write_;                        // than what its kernels write
   uint64_t id_;                                   // of all routes that ever were

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import torchreel
 from tests.tape.outcome import bits
@@ -516,3 +518,48 @@ def test_an_input_that_is_turned_in_place_is_left_to_eager() -> None:
         theirs = ours.clone()
         assert torch.equal(graphed(ours), function(theirs)) and ours.shape == theirs.shape
     assert graphed.replays() == 0
+
+
+class Sized(nn.Module):
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum() + self.weight.flatten() * torch.arange(self.weight.numel())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weight, all_data: setattr(weight, "data", all_data[64:]),
+        lambda weight, all_data: setattr(weight, "data", weight.data.reshape(8, 8).t()),
+        lambda weight, all_data: setattr(weight, "data", weight.data[:32]),
+        lambda weight, all_data: setattr(weight, "data", all_data[::2]),
+        lambda weight, all_data: weight.data.flatten().resize_(8, 8).t_(),
+        lambda weight, all_data: setattr(weight, "data", all_data[:64].reshape(2, 2, 2, 2, 2, 2).transpose(0, 5)),
+    ],
+)
+def test_a_parameter_that_is_another_view_of_its_memory_is_recorded_anew(change: Callable[..., Any]) -> None:
+    all_data = torch.randn(128)
+    module = Sized(all_data[:64])
+    fast = torchreel.graphed(module)
+    x = torch.randn(3)
+    with torch.no_grad():
+        for _ in range(2):
+            for _ in range(3):
+                assert torch.equal(fast(x), module(x))
+            change(module.weight, all_data)
+        assert torch.equal(fast(x), module(x))
+
+
+def test_a_tensor_of_many_dimensions_that_is_another_view_of_its_memory_is_recorded_anew() -> None:
+    weight = torch.randn(2, 2, 2, 2, 2, 2)
+    fast = torchreel.graphed(lambda x: x + weight.flatten())
+    x = torch.randn(64)
+    for _ in range(3):
+        assert torch.equal(fast(x), x + weight.flatten())
+    weight.transpose_(0, 5)
+    assert torch.equal(fast(x), x + weight.flatten())
+    weight.data = weight.data.contiguous().view(torch.int32).view(torch.float32).reshape(4, 16)
+    assert torch.equal(fast(x), x + weight.flatten())
