@@ -31,39 +31,38 @@ std::optional<ptrdiff_t> find_sizes() {
 
 }  // namespace
 
-void Places::add(const void* at) {
-  const auto* word = static_cast<const uint64_t*>(at);
-  words_.push_back({word, *word});
-}
-
 void Places::add(const at::Tensor& tensor) {
   static const auto around_sizes = find_sizes();
   auto* impl = tensor.unsafeGetTensorImpl();
   auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
-  const int64_t* sizes = impl->sizes().data();
-  add(&impl->unsafe_storage());
+  const auto* sizes = reinterpret_cast<const uint64_t*>(impl->sizes().data());
   if (around_sizes != reinterpret_cast<const char*>(sizes) - reinterpret_cast<const char*>(impl)) {
-    others_.push_back({impl, c10::DimVector(impl->sizes()), c10::DimVector(impl->strides()), impl->storage_offset(),
-                       storage._mutable_data_ptr_no_checks().get(), tensor.scalar_type()});
+    others_.push_back({impl, &storage, c10::DimVector(impl->sizes()), c10::DimVector(impl->strides()),
+                       impl->storage_offset(), storage._mutable_data_ptr_no_checks().get(), tensor.scalar_type()});
     return;
   }
-  add(&storage._mutable_data_ptr_no_checks());
-  add(sizes - 1);
-  for (int64_t i = 0; i < impl->dim(); i++) {
-    add(sizes + i);
-    add(sizes + kInline + i);
+  const auto* place = reinterpret_cast<const uint64_t*>(&impl->unsafe_storage());
+  const auto* data = reinterpret_cast<const uint64_t*>(&storage._mutable_data_ptr_no_checks());
+  common_.push_back(
+      {place, data, sizes, *place, *data, sizes[-1], sizes[0], sizes[kInline], sizes[kOffset], sizes[kType]});
+  for (int64_t i = 1; i < impl->dim(); i++) {
+    words_.push_back({sizes + i, sizes[i]});
+    words_.push_back({sizes + kInline + i, sizes[kInline + i]});
   }
-  add(sizes + kOffset);
-  add(sizes + kType);
 }
 
 bool Places::same() const {
-  uint64_t differ = 0;  // without a branch: nearly always all of them are looked at
+  uint64_t differ = 0;
+  for (const auto& one : common_) {
+    differ |= (*one.storage ^ one.was_storage) | (*one.data ^ one.was_data) | (one.sizes[-1] ^ one.dim) |
+              (one.sizes[0] ^ one.size) | (one.sizes[kInline] ^ one.stride) | (one.sizes[kOffset] ^ one.offset) |
+              (one.sizes[kType] ^ one.type);
+  }
   for (const auto& word : words_) differ |= *word.at ^ word.was;
   if (differ != 0) return false;
   for (const auto& other : others_) {
-    auto& storage = *other.tensor->unsafe_storage().unsafeGetStorageImpl();
-    if (storage._mutable_data_ptr_no_checks().get() != other.data ||
+    auto* storage = other.tensor->unsafe_storage().unsafeGetStorageImpl();
+    if (storage != other.storage || storage->_mutable_data_ptr_no_checks().get() != other.data ||
         other.tensor->sizes() != c10::IntArrayRef(other.sizes) ||
         other.tensor->strides() != c10::IntArrayRef(other.strides) || other.tensor->storage_offset() != other.offset ||
         c10::typeMetaToScalarType(other.tensor->dtype()) != other.dtype) {
