@@ -87,6 +87,7 @@ def test_public_names() -> None:
     import torchreel
 
     assert sorted(torchreel.__all__) == [
+        "EdgeProfiler",
         "RecordOptions",
         "Recorder",
         "Reel",
@@ -94,6 +95,7 @@ def test_public_names() -> None:
         "__version__",
         "allocator",
         "averages",
+        "current_edge_profiler",
         "errors",
         "graphed",
         "graphs",

@@ -71,7 +71,7 @@ class Model:
         """Of TorchScript, for each debug handle from 0: modules, frames (file, line, function), their source's text."""
 
 def lite_ops(module: Any) -> list[tuple[int, int]]:
-    """The debug handle of each op of a module of the lite interpreter, and how many inputs it is given, -1 if unknown."""
+    """Of a module of the lite interpreter: each op's debug handle, and how many inputs it is given, -1 if unknown."""
 
 def lite_place(module: Any, handle: int) -> tuple[str, str]:
     """The hierarchy and the traceback of a debug handle, as torch tells them."""

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 import torchreel
 from tests.edge import zoo
 from tests.edge.zoo import Entry
-from torchreel.edge import aotinductor, exported
-from torchreel.edge.aotinductor import AotInductor
-from torchreel.edge.aotinductor_kernels import Kernels
+from torchreel.edge.aotinductor import adapter as aotinductor
+from torchreel.edge.aotinductor.adapter import AotInductor
+from torchreel.edge.aotinductor.kernels import Kernels
+from torchreel.edge.exported import adapter as exported
 from torchreel.errors import EdgeError
 
 pytestmark = [

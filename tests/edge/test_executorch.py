@@ -21,14 +21,14 @@ import torch
 import torchreel
 from tests.edge import zoo
 from torchreel.edge.adapter import BackendEvent, Deployed
-from torchreel.edge.delegate_links import DelegateCall, link
-from torchreel.edge.etdump import Run, read_runs
-from torchreel.edge.etrecord import Node, read_record
-from torchreel.edge.executorch import ExecuTorch, adapts, load, runs_by_count
-from torchreel.edge.executorch_load import last_words
-from torchreel.edge.executorch_watch import Call
-from torchreel.edge.flatbuffer import Buffer
-from torchreel.edge.pte import read_methods
+from torchreel.edge.executorch.adapter import ExecuTorch, adapts, load, runs_by_count
+from torchreel.edge.executorch.delegate_links import DelegateCall, link
+from torchreel.edge.executorch.etdump import Run, read_runs
+from torchreel.edge.executorch.etrecord import Node, read_record
+from torchreel.edge.executorch.flatbuffer import Buffer
+from torchreel.edge.executorch.loading import last_words
+from torchreel.edge.executorch.pte import read_methods
+from torchreel.edge.executorch.watch import Call
 from torchreel.errors import EdgeError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -439,7 +439,7 @@ def test_the_last_message_is_told_without_its_place() -> None:
 
 def test_looking_at_a_model_does_not_import_executorch() -> None:
     code = (
-        "import sys, torch; from torchreel.edge.executorch import adapts; "
+        "import sys, torch; from torchreel.edge.executorch.adapter import adapts; "
         "assert not adapts(torch.nn.Linear(1, 1)); assert not any(n.startswith('executorch') for n in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

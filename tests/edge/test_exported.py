@@ -19,10 +19,10 @@ from torch import Tensor, nn
 import torchreel
 from tests.edge import zoo
 from tests.edge.zoo import ZOO
-from torchreel.edge import exported
 from torchreel.edge.adapter import Place
-from torchreel.edge.exported import Exported
-from torchreel.edge.pt2_expression import is_plain_expression
+from torchreel.edge.exported import adapter as exported
+from torchreel.edge.exported.adapter import Exported
+from torchreel.edge.exported.pt2_expression import is_plain_expression
 from torchreel.errors import EdgeError
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")

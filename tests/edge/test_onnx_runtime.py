@@ -18,9 +18,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.edge.zoo import ZOO, save_onnx
-from torchreel.edge import onnx_session
 from torchreel.edge.adapter import BackendEvent, TensorType
-from torchreel.edge.onnx_runtime import OnnxRuntime, adapts, load
+from torchreel.edge.onnx import session as onnx_session
+from torchreel.edge.onnx.adapter import OnnxRuntime, adapts, load
 from torchreel.errors import EdgeError, MissingPackageError
 
 onnx = pytest.importorskip("onnx")

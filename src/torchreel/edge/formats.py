@@ -14,13 +14,19 @@ from torchreel.errors import EdgeError
 _ADAPTERS = {
     "torchscript": "TorchScript",
     "lite": "Lite",
-    "exported": "Exported",
-    "aotinductor": "AotInductor",
-    "onnx_runtime": "OnnxRuntime",
-    "executorch": "ExecuTorch",
+    "exported.adapter": "Exported",
+    "aotinductor.adapter": "AotInductor",
+    "onnx.adapter": "OnnxRuntime",
+    "executorch.adapter": "ExecuTorch",
     "eager": "Eager",
 }
-_LOADERS = {".ptl": "lite", ".pt2": "exported", ".onnx": "onnx_runtime", ".ort": "onnx_runtime", ".pte": "executorch"}
+_LOADERS = {
+    ".ptl": "lite",
+    ".pt2": "exported.adapter",
+    ".onnx": "onnx.adapter",
+    ".ort": "onnx.adapter",
+    ".pte": "executorch.adapter",
+}
 _SUFFIXES = ".pt, .ptl, .pt2, .onnx or .pte"
 
 

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 _STEP = re.compile(r"(?P<name>[^().:]+)\((?P<type>[^()]*)\)::")
 _MARKED = re.compile(r"^(?P<before> *)(?P<marks>~+) <--- HERE")
-_ITEM = re.compile(r"self\.(?P<container>[\w.]+)\[")
+# self.blocks[1].conv, and the names in it.
+_CHAIN = re.compile(r"self\.(?P<names>\w+(?:\.\w+|\[[^\[\]]*\])*)")
+_NAME = re.compile(r"\w+|\[[^\[\]]*\]")
 # Steps to a function, or to another method of the same module.
 _NO_OTHER_MODULE = ("SELF", "UNKNOWN_INSTANCE", "INSTANCE_NAME_UNKNOWN")
 
@@ -43,15 +45,21 @@ def container_of(source: str) -> str | None:
     for number, line in enumerate(lines):
         mark = _MARKED.match(line)
         if mark is not None and number > 0:
-            called = lines[number - 1][mark.start("marks") : mark.end("marks")]
-            return _holder(called, lines[: number - 1])
+            # The marks may end before the last bracket does.
+            chain = _CHAIN.match(lines[number - 1], mark.start("marks"))
+            if chain is not None:
+                return _path(chain["names"])
+            return _looped(lines[number - 1][mark.start("marks") : mark.end("marks")], lines[: number - 1])
     return None
 
 
-def _holder(called: str, above: list[str]) -> str | None:
-    item = _ITEM.match(called)
-    if item is not None:
-        return item["container"]
+def _path(names: str) -> str | None:
+    """The path to what holds the last of the names."""
+    return ".".join(name.strip("[ ]'\"") for name in _NAME.findall(names)[:-1]) or None
+
+
+def _looped(called: str, above: list[str]) -> str | None:
+    """The list over which a loop goes that gives the module this name."""
     if not called.isidentifier():
         return None
     loop = re.compile(rf"\bfor\b[^:]*\b{re.escape(called)}\b[^:]*\bin\b[^:]*\bself\.(?P<container>[\w.]+)")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torchreel import _core
-from torchreel.edge.adapter import Adapter, Calls, Deployed, Frame, Place, Undo
+from torchreel.edge.adapter import Adapter, Calls, Deployed, Place, Undo
 from torchreel.edge.calls import watch_call, watch_method
 from torchreel.edge.hierarchy import modules_of, steps_of
+from torchreel.edge.tracebacks import frames_of, texts_of
 from torchreel.errors import EdgeError
 
-_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
 # torch gives it to the outermost call, whose method its maps do not name.
 _UNKNOWN_FUNCTION = "<unknown>"
 
@@ -102,11 +102,8 @@ class Lite(Adapter):
 
 
 def _place(hierarchy: str, traceback: str) -> Place:
-    found = list(_FRAME.finditer(traceback))
-    frames = [Frame(each["file"], int(each["line"]), _function(each["function"])) for each in found]
-    ends = [*(each.start() for each in found[1:]), len(traceback)]
-    texts = [traceback[each.end() : end] for each, end in zip(found, ends, strict=False)]
-    return Place(modules_of(steps_of(hierarchy), texts), tuple(reversed(frames)))
+    frames = tuple(replace(frame, function=_function(frame.function)) for frame in frames_of(traceback))
+    return Place(modules_of(steps_of(hierarchy), texts_of(traceback)[::-1]), frames)
 
 
 def _function(name: str) -> str:

@@ -52,8 +52,8 @@ OPS = _table(
     (
         "kind",
         TEXT,
-        "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python, backend (measured "
-        "by the runtime of a deployed model) or other",
+        "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python, "
+        "backend (measured by the runtime of a deployed model) or other",
     ),
     ("start_ns", pa.int64(), "when it began"),
     ("dur_ns", pa.int64(), "how long it was open"),

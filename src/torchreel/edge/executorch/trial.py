@@ -1,4 +1,4 @@
-"""Loads and runs an ExecuTorch program once: python executorch_trial.py FILE, as a process of its own."""
+"""Loads and runs an ExecuTorch program once: python trial.py FILE, as a process of its own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from torchreel.edge.executorch_load import NOT_LOADED, NOT_RUN, entry, open_program, weights_beside
-from torchreel.edge.executorch_runtime import runtime
-from torchreel.edge.pte import Input
+from torchreel.edge.executorch.loading import NOT_LOADED, NOT_RUN, entry, open_program, weights_beside
+from torchreel.edge.executorch.pte import Input
+from torchreel.edge.executorch.runtime import runtime
 from torchreel.errors import EdgeError
 
 

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchreel.edge.onnx_profile import Span
+from torchreel.edge.onnx.profile import Span
 
 # No more executors than this are looked at to find the one that is at work: branches within bodies, calls of threads.
 _MOST_AT_ONCE = 64

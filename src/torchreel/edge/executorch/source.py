@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torchreel.edge.etrecord import RecordedMethod, read_record, record_beside
-from torchreel.edge.pte import Method, read_methods
+from torchreel.edge.executorch.etrecord import RecordedMethod, read_record, record_beside
+from torchreel.edge.executorch.pte import Method, read_methods
 from torchreel.errors import EdgeError
 
 _FILES: WeakKeyDictionary[Any, Path] = WeakKeyDictionary()

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchreel.edge.adapter import BackendEvent
-from torchreel.edge.onnx_flops import flops_of_node
-from torchreel.edge.onnx_links import Links
-from torchreel.edge.onnx_places import Places
-from torchreel.edge.onnx_profile import Span
+from torchreel.edge.onnx.flops import flops_of_node
+from torchreel.edge.onnx.links import Links
+from torchreel.edge.onnx.places import Places
+from torchreel.edge.onnx.profile import Span
 
 BACKEND = "ONNX Runtime"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torchreel.edge.adapter import TensorType
-from torchreel.edge.onnx_profile import dtype_name
+from torchreel.edge.onnx.profile import dtype_name
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch.fx import GraphModule
 
 from torchreel.edge.adapter import Adapter, Calls, Place, Undo
 from torchreel.edge.calls import watch_method
-from torchreel.edge.exported_load import load
-from torchreel.edge.fx_places import FxPlaces, place_of_node
+from torchreel.edge.exported.fx_places import FxPlaces, place_of_node
+from torchreel.edge.exported.loading import load
 
 __all__ = ["Exported", "adapts", "load"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torchreel.edge.adapter import BackendEvent, Place, TensorType
-from torchreel.edge.delegate_links import DelegateCall, link, place_of_all
-from torchreel.edge.etdump import DELEGATE_CALL, OPERATOR_CALL, Event, Run
-from torchreel.edge.etrecord import Node, RecordedMethod
-from torchreel.edge.op_call import OpCall
-from torchreel.edge.pte import Instruction, Method
+from torchreel.edge.executorch.delegate_links import DelegateCall, link, place_of_all
+from torchreel.edge.executorch.etdump import DELEGATE_CALL, OPERATOR_CALL, Event, Run
+from torchreel.edge.executorch.etrecord import Node, RecordedMethod
+from torchreel.edge.executorch.op_call import OpCall
+from torchreel.edge.executorch.pte import Instruction, Method
 
 _BACKENDS = {
     "XnnpackBackend": "XNNPACK",

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchreel.edge import pt2
 from torchreel.edge.adapter import Adapter, Calls, Deployed, Place, Undo
-from torchreel.edge.aotinductor_kernels import Kernels, folder_of, remember_folder, unpacked_packages
+from torchreel.edge.aotinductor.kernels import Kernels, folder_of, remember_folder, unpacked_packages
 from torchreel.edge.calls import watch_call
+from torchreel.edge.exported import pt2
 from torchreel.errors import EdgeError
 
 _MODULE = "torch.export.pt2_archive._package"

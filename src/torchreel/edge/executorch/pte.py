@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from torchreel.edge.adapter import TensorType
-from torchreel.edge.flatbuffer import Buffer, FlatbufferError, Table
-from torchreel.edge.op_call import Argument, OpCall
+from torchreel.edge.executorch.flatbuffer import Buffer, FlatbufferError, Table
+from torchreel.edge.executorch.op_call import Argument, OpCall
 from torchreel.errors import EdgeError
 
 _IDENTIFIER = b"ET12"

@@ -8,7 +8,6 @@ are left alone.
 from __future__ import annotations
 
 import json
-import re
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchreel.edge.adapter import Frame, Place, TensorType
-from torchreel.edge.op_call import Argument, OpCall
+from torchreel.edge.adapter import Place, TensorType
+from torchreel.edge.executorch.op_call import Argument, OpCall
+from torchreel.edge.tracebacks import frames_of
 from torchreel.errors import EdgeError
 
 _IDENTIFIER = "ETRECORD_V0"
@@ -26,7 +26,6 @@ _HANDLES = "debug_handle_map"
 _NO_GRAPH = ("_state_dict", "_constants", "_example_inputs")
 # A text of a thousand ops has some megabytes.
 _LARGEST = 1 << 27
-_FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d{1,9}), in (?P<function>.+)$', re.MULTILINE)
 _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, ValueError)
 # What a value of another shape than expected raises.
 _MALFORMED = (KeyError, TypeError, AttributeError, IndexError, RecursionError)
@@ -176,7 +175,7 @@ def _tensor_type(said: dict[str, Any]) -> TensorType | None:
 
 def _place(metadata: dict[str, str]) -> Place | None:
     modules = tuple(_modules(metadata.get("nn_module_stack", "")))
-    frames = tuple(_frames(metadata.get("stack_trace", "")))
+    frames = frames_of(metadata.get("stack_trace", ""))
     return Place(modules, frames) if modules or frames else None
 
 
@@ -185,9 +184,3 @@ def _modules(stack: str) -> Iterable[tuple[str, str]]:
     for entry in filter(None, stack.split(";")):
         _, path, kind = entry.rsplit(",", 2)
         yield path.partition("@")[0], kind.rpartition(".")[2]
-
-
-def _frames(trace: str) -> Iterable[Frame]:
-    """The text of a traceback, whose innermost frame comes last."""
-    for found in reversed(list(_FRAME.finditer(trace))):
-        yield Frame(found["file"], int(found["line"]), found["function"])

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from torchreel.edge.adapter import Deployed, InputSpec
-from torchreel.edge.executorch_runtime import runtime
-from torchreel.edge.executorch_source import loaded_from
-from torchreel.edge.pte import Input, Method, read_methods
+from torchreel.edge.executorch.pte import Input, Method, read_methods
+from torchreel.edge.executorch.runtime import runtime
+from torchreel.edge.executorch.source import loaded_from
 from torchreel.errors import EdgeError
 
-_TRIAL = Path(__file__).with_name("executorch_trial.py")
+_TRIAL = Path(__file__).with_name("trial.py")
 NOT_LOADED, NOT_RUN = 3, 4
 """How the trial ends if the runtime itself refuses the program, or the inputs that are tried."""
 _PATIENCE_SECONDS = 60

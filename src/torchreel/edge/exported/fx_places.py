@@ -6,15 +6,14 @@ Each node carries what export saw: the user's own stack, and the modules that we
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from torch.fx import GraphModule, Node
 
 from torchreel.edge.adapter import Frame, Place
+from torchreel.edge.tracebacks import frames_of
 
-_FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _GENERATED = "<eval_with_key>"
 # What PyTorch names as the class where it added a node of its own.
 _NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
@@ -64,8 +63,7 @@ def frames_of_trace(trace: Any) -> tuple[Frame, ...]:
     """The text of a traceback, whose innermost frame comes last, as frames, whose innermost comes first."""
     if not isinstance(trace, str):
         return ()
-    frames = [Frame(found["file"], int(found["line"]), found["function"]) for found in _FRAME.finditer(trace)]
-    return tuple(frame for frame in reversed(frames) if not frame.file.startswith(_GENERATED))
+    return tuple(frame for frame in frames_of(trace) if not frame.file.startswith(_GENERATED))
 
 
 def _modules(stack: Any) -> Modules:

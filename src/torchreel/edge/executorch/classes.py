@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from torchreel.edge.executorch_runtime import clock
-from torchreel.edge.executorch_watch import Watch, Write
+from torchreel.edge.executorch.runtime import clock
+from torchreel.edge.executorch.watch import Watch, Write
 
 # What runs the program, and where among its arguments the name of the program's own method stands.
 _RUN_BY_MODULE = {

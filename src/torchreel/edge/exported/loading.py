@@ -13,8 +13,9 @@ from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
-from torchreel.edge import aotinductor, pt2, pt2_text
 from torchreel.edge.adapter import Deployed, InputSpec
+from torchreel.edge.aotinductor import adapter as aotinductor
+from torchreel.edge.exported import pt2, pt2_text
 from torchreel.errors import EdgeError
 
 

@@ -19,14 +19,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from torchreel.edge.adapter import Adapter, BackendEvent, Calls, Deployed, Undo
-from torchreel.edge.onnx_events import Model, backend_events
-from torchreel.edge.onnx_graph import Graph, can_read, read_graph
-from torchreel.edge.onnx_links import Links
-from torchreel.edge.onnx_load import load_measuring
-from torchreel.edge.onnx_nesting import Call, spans_of_calls
-from torchreel.edge.onnx_places import Places, is_noted
-from torchreel.edge.onnx_profile import read_profile
-from torchreel.edge.onnx_session import Measurement, twin
+from torchreel.edge.onnx.events import Model, backend_events
+from torchreel.edge.onnx.graph import Graph, can_read, read_graph
+from torchreel.edge.onnx.links import Links
+from torchreel.edge.onnx.loading import load_measuring
+from torchreel.edge.onnx.nesting import Call, spans_of_calls
+from torchreel.edge.onnx.places import Places, is_noted
+from torchreel.edge.onnx.profile import read_profile
+from torchreel.edge.onnx.session import Measurement, twin
 from torchreel.errors import EdgeError, MissingPackageError
 
 # Sessions that measure themselves, until that has been used up.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from torchreel.edge.adapter import TensorType
-from torchreel.edge.onnx_graph import Graph, Node
+from torchreel.edge.onnx.graph import Graph, Node
 
 # Convolutions whose channels are laid out in blocks are named for the value that they make.
 _BLOCKED = "_nchwc"

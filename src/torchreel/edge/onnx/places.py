@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 
-from torchreel.edge.adapter import Frame, Place, TensorType
-from torchreel.edge.onnx_graph import Graph, Node
+from torchreel.edge.adapter import Place, TensorType
+from torchreel.edge.onnx.graph import Graph, Node
+from torchreel.edge.tracebacks import frames_of
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _STACK = "pkg.torch.onnx.stack_trace"
 _RULES = "pkg.onnxscript.rewriter.rule_name"
-_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 # A list of names is short; what is longer is no list that the exporter wrote.
 _LONGEST_LIST = 65536
 
@@ -39,7 +38,7 @@ class Places:
 
 def place_of_node(node: Node, weight: TensorType | None = None) -> Place | None:
     """Where a node stands. Its weight tells which module it is, where that has been lost."""
-    modules, frames = _modules(node), _frames(node.properties.get(_STACK, ""))
+    modules, frames = _modules(node), frames_of(node.properties.get(_STACK, ""))
     if not modules and not frames:
         return None
     place = Place(modules, frames)
@@ -79,9 +78,3 @@ def _convolution(norm: Place, name: str, weight: TensorType) -> Place:
         return norm
     is_within = "BatchNorm" in norm.modules[-1][1] and len(norm.frames) > 1
     return Place((*around, (owner, f"Conv{len(weight.sizes) - 2}d")), norm.frames[1:] if is_within else norm.frames)
-
-
-def _frames(trace: str) -> tuple[Frame, ...]:
-    """From a traceback's text, whose innermost frame comes last."""
-    found = reversed(list(_FRAME.finditer(trace)))
-    return tuple(Frame(one["file"], int(one["line"]), one["function"]) for one in found)

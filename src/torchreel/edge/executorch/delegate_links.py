@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from torchreel.edge.adapter import Place
-from torchreel.edge.etrecord import Node
+from torchreel.edge.executorch.etrecord import Node
 
 Entry = TypeVar("Entry")
 

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from torchreel.edge.adapter import Frame, Place
-from torchreel.edge.fx_places import frames_of_trace
+from torchreel.edge.exported.fx_places import frames_of_trace
 
 _LIBRARY = re.compile(r"(/.*/data/aotinductor/[^/]+)/[^/]+\.so$")
 # Kernels that were generated carry the number of their graph in a recording.

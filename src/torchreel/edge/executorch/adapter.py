@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from torchreel.edge.adapter import Adapter, BackendEvent, Calls, Deployed, Place, Undo
-from torchreel.edge.etdump import Run, read_runs
-from torchreel.edge.executorch_classes import watch_module, watch_program
-from torchreel.edge.executorch_events import RunEvents
-from torchreel.edge.executorch_load import load_measuring
-from torchreel.edge.executorch_source import Source
-from torchreel.edge.executorch_watch import Call, Watch
+from torchreel.edge.executorch.classes import watch_module, watch_program
+from torchreel.edge.executorch.etdump import Run, read_runs
+from torchreel.edge.executorch.events import RunEvents
+from torchreel.edge.executorch.loading import load_measuring
+from torchreel.edge.executorch.source import Source
+from torchreel.edge.executorch.watch import Call, Watch
 from torchreel.errors import EdgeError
 
 _MODULE, _PROGRAM = "ExecuTorchModule", "Program"

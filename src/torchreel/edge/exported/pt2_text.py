@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from torchreel.edge.pt2 import MODELS, Archive
-from torchreel.edge.pt2_expression import is_plain_expression
+from torchreel.edge.exported.pt2 import MODELS, Archive
+from torchreel.edge.exported.pt2_expression import is_plain_expression
 from torchreel.errors import EdgeError
 
 # No quotes, brackets or line ends: such a name can end no string and call nothing.

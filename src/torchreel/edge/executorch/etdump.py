@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchreel.edge.flatbuffer import Buffer, FlatbufferError, Table
+from torchreel.edge.executorch.flatbuffer import Buffer, FlatbufferError, Table
 from torchreel.errors import EdgeError
 
 EXECUTE = "Method::execute"

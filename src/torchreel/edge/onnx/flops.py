@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from torchreel.edge.adapter import TensorType
-from torchreel.edge.onnx_graph import Node
-from torchreel.edge.onnx_links import Links
-from torchreel.edge.onnx_profile import Span
+from torchreel.edge.onnx.graph import Node
+from torchreel.edge.onnx.links import Links
+from torchreel.edge.onnx.profile import Span
 
 Sizes = tuple[int, ...]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from torchreel.edge.adapter import Deployed, InputSpec
-from torchreel.edge.onnx_profile import dtype_name
-from torchreel.edge.onnx_session import Measurement, measuring_session, runtime, sentence
+from torchreel.edge.onnx.profile import dtype_name
+from torchreel.edge.onnx.session import Measurement, measuring_session, runtime, sentence
 from torchreel.errors import EdgeError
 
 

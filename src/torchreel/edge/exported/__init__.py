@@ -1,0 +1,1 @@
+"""Programs of torch.export, and the files that hold them."""
