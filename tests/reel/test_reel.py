@@ -126,6 +126,13 @@ def test_a_reel_of_format_2_opens() -> None:
     assert reel.sql("select count(*) as n from ops where kind = 'range' and name = 'step'")["n"].to_pylist() == [3]
 
 
+def test_a_reel_of_format_3_opens() -> None:
+    reel = torchreel.load(Path(__file__).parent / "data" / "v3.reel")
+    assert (reel.meta["format"], reel.meta["written_format"]) == (4, 3)
+    assert reel.ops.num_rows > 0 and reel.ops["backend"].null_count == reel.ops.num_rows
+    assert reel.sql("select count(*) as n from allocs where reserved is null")["n"].to_pylist() == [reel.allocs.num_rows]
+
+
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
