@@ -157,10 +157,14 @@ int64_t handle_of(const at::RecordFunction& call, Model& model, const Stream* st
 
 // Ops that ops call are left out, unless the model wants them. Most of what recording costs is torch's telling, so it
 // is silenced within an op that is known to call several.
-__thread int left_out __attribute__((tls_model("initial-exec"))) = 0;    // of those that are under way
-__thread uint32_t outer __attribute__((tls_model("initial-exec"))) = 0;  // the op that calls them
-__thread int told __attribute__((tls_model("initial-exec"))) = 0;        // how many it has called
-__thread bool silenced __attribute__((tls_model("initial-exec"))) = false;
+struct OuterOp {
+  bool open = false;
+  bool silenced = false;
+  int left_out = 0;  // of the calls within it, those that are under way
+  int told = 0;      // how many there were
+  uint32_t name = 0;
+};
+__thread OuterOp outer __attribute__((tls_model("initial-exec")));
 
 // A range or a function of TorchScript is no op: what is in it is recorded.
 bool is_op(const at::RecordFunction& call) {
@@ -168,15 +172,15 @@ bool is_op(const at::RecordFunction& call) {
 }
 
 std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& call) {
+  bool op = is_op(call);
+  if (outer.open && op) {
+    outer.left_out++;
+    outer.told++;
+    return nullptr;
+  }
   Model* model = current_model();
   Stream* stream = model == nullptr ? nullptr : writable_stream();
   if (stream == nullptr) return nullptr;
-  bool outermost_only = !model->nested && is_op(call);
-  if (outermost_only && stream->open_ops > 0) {
-    left_out++;
-    model->calls_others(outer, ++told);
-    return nullptr;
-  }
   if (stream->model != model->id) {  // a thread of torch's own that works for the model
     mark(std::string(kModelMark) + std::to_string(model->id));
     stream->model = model->id;
@@ -188,25 +192,28 @@ std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& ca
     *at++ = static_cast<uint64_t>(place);
   }
   uint32_t name = write_begin(call, model->inputs_of(call), stream, at, model->wants);
-  if (outermost_only) {
-    outer = name;
-    told = 0;
-    silenced = model->is_worth_silence(name);
-    if (silenced) at::enableRecordFunction(false);
+  if (op && !model->nested) {
+    outer = {true, model->is_worth_silence(name), 0, 0, name};
+    if (outer.silenced) at::enableRecordFunction(false);
   }
   return nullptr;
 }
 
 void on_model_end(const at::RecordFunction& call, at::ObserverContext*) {
-  if (left_out > 0 && is_op(call)) {
-    left_out--;
+  bool op = is_op(call);
+  if (outer.left_out > 0 && op) {
+    outer.left_out--;
     return;
   }
-  if (silenced && is_op(call)) {
-    silenced = false;
-    at::enableRecordFunction(true);
-  }
   Model* model = current_model();
+  if (outer.open && op) {
+    if (outer.silenced) {
+      at::enableRecordFunction(true);
+    } else if (model != nullptr) {
+      model->calls_others(outer.name, outer.told);
+    }
+    outer.open = outer.silenced = false;
+  }
   Stream* stream = model == nullptr ? nullptr : writable_stream();
   if (stream != nullptr) write_end(call, stream, model->wants);
 }
