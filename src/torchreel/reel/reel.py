@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from torchreel.errors import CorruptReelError, OptionError, TruncatedReelError
+from torchreel.errors import CorruptReelError, NotAReelError, OptionError, TruncatedReelError
 from torchreel.reel import spool
 from torchreel.reel.meta import Meta, read_meta
 from torchreel.reel.tables import TABLES, TableDefinition
@@ -53,6 +53,8 @@ class Process:
             return self._decoded[definition.name].select(wanted)
         path = self.file(definition.name)
         if path is None:
+            if not self.directory.is_dir():  # a table without rows has no file, but its process has a directory
+                raise NotAReelError(f"{self.directory} is gone since the reel was opened: restore it from a copy.")
             return definition.schema.empty_table().select(wanted)
         file = open_parquet(path)
         present = set(file.schema_arrow.names)
