@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +26,18 @@ from torchreel.graphs.watch_calls import functions_run
 _MANY_SHAPES = 8  # recordings of one function that deserve a word
 _TRIES = 3  # recordings of one kind of call before it is left alone
 _GUARDS = 8  # recordings of one kind of call that differ in numbers that Python used
+
+
+@contextlib.contextmanager
+def _collection_put_off() -> Iterator[None]:
+    """A recording makes thousands of objects that all live: looking at the whole heap for them would find nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class Graphed(_graphs.Entry):
@@ -192,7 +206,8 @@ class Graphed(_graphs.Entry):
             kind.before = None
         try:
             again = functools.partial(_again, weakref.ref(self), kind)
-            recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
+            with _collection_put_off():
+                recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
         except RefusedError as refusal:
             kind.refused(f"{self._name} {refusal}", _TRIES)
             return result
