@@ -159,7 +159,11 @@ Route::Branches& Route::branches_on(const std::shared_ptr<Pool>& pool) {
   std::lock_guard lock(mutex_);
   auto place = std::find_if(branches_.begin(), branches_.end(), [&](const auto& one) { return one->pool == pool; });
   if (place == branches_.end()) {
-    std::erase_if(branches_, [](const auto& one) { return one->pool->is_left(); });
+    std::erase_if(branches_, [](const auto& one) {
+      // A backward of its forward may run in another thread right now.
+      std::unique_lock idle(one->pool->running, std::try_to_lock);
+      return idle.owns_lock() && one->pool->is_left();
+    });
     branches_.push_back(std::make_unique<Branches>());
     branches_.back()->pool = pool;
     place = branches_.end() - 1;
