@@ -223,6 +223,20 @@ def test_a_script_does_not_inherit_our_future(directory: Path, monkeypatch: pyte
     assert sys.modules["__main__"].__file__ == str(directory / "x.py")
 
 
+@pytest.mark.usefixtures("directory")
+def test_a_script_that_leaves_a_pool_of_threads_to_python() -> None:
+    """Its workers wait for work until Python tells them that none will come; what they were given is done before."""
+    Path("x.py").write_text(
+        "import time, torch\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "pool = ThreadPoolExecutor(2)\n"
+        "for _ in range(4):\n"
+        "    pool.submit(lambda: (time.sleep(0.1), torch.ones(3).exp()))\n"
+    )
+    assert record("-o", "x.reel", "x.py").returncode == 0
+    assert library.load("x.reel").ops["name"].to_pylist().count("aten::exp") == 4
+
+
 STEPS = """\
 import sys
 import torch

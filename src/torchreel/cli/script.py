@@ -10,6 +10,7 @@ import runpy
 import sys
 import threading
 import zipfile
+from concurrent.futures import thread as pools
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -42,16 +43,29 @@ class Script:
         sys.argv = [self.target, *self.arguments]
 
     def run(self) -> None:
-        """Run it as __main__, and wait for the threads that keep a Python process alive."""
+        """Run it as __main__, and wait for those of its threads that keep a Python process alive."""
+        before = set(threading.enumerate())
         if self.is_module:
             runpy.run_module(self.target, run_name="__main__", alter_sys=True)
         elif Path(self.target).is_dir() or self.target.endswith(".pyc") or zipfile.is_zipfile(self.target):
             runpy.run_path(self.target, run_name="__main__")
         else:
             _run_file(str(Path(self.target).absolute()))
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
+        _wait_for_threads_since(before)
+
+
+def _wait_for_threads_since(before: set[threading.Thread]) -> None:
+    """As Python does when it ends: workers of pools, which wait for work for ever, are told that none will come."""
+    while made := [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]:
+        queues = [queue for thread, queue in pools._threads_queues.items() if thread in made]
+        was_ending, pools._shutdown = pools._shutdown, True
+        try:
+            for queue in queues:
+                queue.put(None)
+            for thread in made:
                 thread.join()
+        finally:
+            pools._shutdown = was_ending
 
 
 def _run_file(path: str) -> None:

@@ -71,10 +71,17 @@ class Lite(Adapter):
     def _class_of_model(self) -> str | None:
         """The class of the outermost module, as any handle has it; None if the file explains none."""
         for handle in self.arities:
-            steps = steps_of(_core.lite_place(self._module._c, handle)[0])
+            steps = steps_of(self._texts(handle)[0])
             if steps:
                 return steps[0][1]
         return None
+
+    def _texts(self, handle: int) -> tuple[str, str]:
+        """The hierarchy and the traceback of a handle; of a damaged file they may be no text."""
+        try:
+            return _core.lite_place(self._module._c, handle)
+        except (UnicodeDecodeError, RuntimeError):
+            return "", ""
 
     def check(self, places: bool) -> None:
         if places and self.remark is not None:
@@ -97,7 +104,7 @@ class Lite(Adapter):
     def places(self, handles: Sequence[int]) -> dict[int, Place]:
         if self.remark is not None:
             return {}
-        places = {handle: _place(*_core.lite_place(self._module._c, handle)) for handle in handles}
+        places = {handle: _place(*self._texts(handle)) for handle in handles}
         return {handle: place for handle, place in places.items() if place.modules or place.frames}
 
 

@@ -253,7 +253,10 @@ class EdgeProfiler:
                 break
 
     def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
-        return [] if self._native is None else self._native.places()
+        try:
+            return [] if self._native is None else self._native.places()
+        except UnicodeDecodeError:  # of a damaged file
+            return []
 
     def disable(self) -> Reel:
         """Stop profiling, and give the reel. The trace is written when the block ends."""
