@@ -8,29 +8,57 @@ from typing import Any
 
 from torchreel import _tape
 
+_start = threading.Thread.start
 _bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 _submit = ThreadPoolExecutor.submit
 
 
+class _OfThread(threading.local):
+    traced = False
+
+
+# Whether this thread's ops are on the tape: what other threads of the program start meanwhile is none of the tape's.
+_of_thread = _OfThread()
+
+
+def _followed_start(self: threading.Thread) -> None:
+    if _of_thread.traced:
+        self._torchreel_follows = True  # type: ignore[attr-defined]
+    _start(self)
+
+
 def _followed_bootstrap(self: threading.Thread) -> None:
-    _tape.follow_thread(True)
+    if not getattr(self, "_torchreel_follows", False):
+        return _bootstrap(self)  # type: ignore[no-any-return]
+    _switch(True)
     try:
         _bootstrap(self)
     finally:
-        _tape.follow_thread(False)
+        _switch(False)
 
 
 def _followed_submit(self: ThreadPoolExecutor, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+    if not _of_thread.traced:
+        return _submit(self, function, *args, **kwargs)
+
     def followed(*args: Any, **kwargs: Any) -> Any:
-        _tape.follow_thread(True)
+        _switch(True)
         try:
             return function(*args, **kwargs)
         finally:
-            _tape.follow_thread(False)
+            _switch(False)
 
     return _submit(self, followed, *args, **kwargs)
 
 
+def _switch(on: bool) -> None:
+    _tape.follow_thread(on)
+    _of_thread.traced = on
+
+
 def follow(on: bool) -> None:
+    """Called by the thread that is traced, when its tape begins and ends."""
+    _of_thread.traced = on
+    threading.Thread.start = _followed_start if on else _start  # type: ignore[method-assign]
     threading.Thread._bootstrap_inner = _followed_bootstrap if on else _bootstrap  # type: ignore[attr-defined]
     ThreadPoolExecutor.submit = _followed_submit if on else _submit  # type: ignore[method-assign, assignment]
