@@ -97,15 +97,15 @@ def test_memory_knows_each_block_its_op_and_its_end(tmp_path: Path) -> None:
 
 
 def test_pain_14_tensors_older_than_the_recording_are_known(tmp_path: Path) -> None:
-    model = nn.Linear(64, 64)
+    model = nn.Linear(67, 61)  # a size that no other model of this process has
     optimizer = torch.optim.Adam(model.parameters())
-    model(torch.ones(1, 64)).sum().backward()
+    model(torch.ones(1, 67)).sum().backward()
     optimizer.step()
     gc.collect()
     with torchreel.record(tmp_path / "a.reel", memory=True):
         optimizer.zero_grad()
     reel = torchreel.load(tmp_path / "a.reel")
-    size = 64 * 64 * 4
+    size = 67 * 61 * 4
     found = rows(
         reel,
         f"""select action, category, count(*) as n from allocs where size = {size}
