@@ -1,6 +1,7 @@
 #include "counters.h"
 
 #include <linux/perf_event.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -47,6 +48,7 @@ int open_event(const Event& event, int group) {
   attributes.config = event.config;
   attributes.exclude_kernel = event.type != PERF_TYPE_SOFTWARE;
   attributes.exclude_hv = 1;
+  attributes.disabled = group < 0;
   attributes.read_format = PERF_FORMAT_GROUP;
   return static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, group, PERF_FLAG_FD_CLOEXEC));
 }
@@ -81,6 +83,8 @@ CounterGroup::CounterGroup(const std::vector<std::string>& names) {
     int group = files.empty() ? -1 : files[0];
     files.push_back(open_event(events().at(name), group));
   }
+  // Enabled as a whole: a counter that joins a running group counts only after the thread's next switch.
+  if (!files.empty() && files[0] >= 0) ioctl(files[0], PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP);
 }
 
 CounterGroup::~CounterGroup() {

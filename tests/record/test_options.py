@@ -330,7 +330,7 @@ def test_counters_are_recorded_or_refused_with_a_reason(tmp_path: Path) -> None:
            where o.name = 'aten::ones' order by c.name, o.id""",
     )
     assert [row["name"] for row in found] == ["page-faults"] * 2 + ["task-clock"] * 2
-    assert found[0]["value"] >= 0 and found[1]["value"] >= 0  # malloc may have kept the pages of an earlier block
+    assert found[0]["value"] > found[1]["value"] >= 0
     assert found[2]["value"] > found[3]["value"] > 0
 
 
