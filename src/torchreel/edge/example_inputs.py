@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from torchreel.edge.adapter import InputSpec
+from torchreel.edge.reasons import first_line
 from torchreel.errors import EdgeError, OptionError
 
 _SIZES = re.compile(r"(?:\d{1,12}(?:x\d{1,12})*)?")
@@ -99,8 +100,9 @@ def _tensor(text: str, generator: torch.Generator) -> torch.Tensor:
     try:
         return fill.tensor(sizes, dtype, generator)
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-        raise OptionError(f"--input {text!r} cannot be made ({reason}): give another dtype or fill.") from None
+        raise OptionError(
+            f"--input {text!r} cannot be made ({first_line(error)}): give another dtype or fill."
+        ) from None
 
 
 def _dtype(text: str, name: str) -> torch.dtype:

@@ -13,6 +13,7 @@ from torchreel import _core
 from torchreel.edge.adapter import Adapter, Calls, Deployed, Place, Undo
 from torchreel.edge.calls import watch_call, watch_method
 from torchreel.edge.hierarchy import modules_of, steps_of
+from torchreel.edge.reasons import or_say
 from torchreel.edge.tracebacks import frames_of, texts_of
 from torchreel.errors import EdgeError
 
@@ -43,13 +44,8 @@ def load(path: Path) -> Deployed:
             f"{path} holds no bytecode of the lite interpreter, or is damaged: save the model again with "
             "_save_for_lite_interpreter."
         )
-    try:
+    with or_say(f"{path} cannot be loaded by the lite interpreter", "Save it again with _save_for_lite_interpreter."):
         module = _load_for_lite_interpreter(str(path), map_location="cpu")
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise EdgeError(
-            f"{path} cannot be loaded by the lite interpreter: {reason}. Save it again with _save_for_lite_interpreter."
-        ) from None
     return Deployed(module, lambda tensors: module(*tensors))
 
 

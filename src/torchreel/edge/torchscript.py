@@ -12,6 +12,7 @@ import torch
 from torchreel.edge.adapter import Adapter, Calls, Deployed, Frame, Place, Undo
 from torchreel.edge.eager import watch_hooks
 from torchreel.edge.hierarchy import modules_of, steps_of
+from torchreel.edge.reasons import or_say
 from torchreel.errors import EdgeError
 
 # What torch calls the part of a method that it may have to differentiate.
@@ -34,13 +35,8 @@ def load(path: Path) -> Deployed:
             f"{path} holds no TorchScript but other data, perhaps weights or a pickled module, which cannot be loaded "
             "without running its code: save the model with torch.jit.save or torch.export.save."
         )
-    try:
+    with or_say(f"{path} cannot be loaded as TorchScript", "Save it again with torch.jit.save."):
         module = torch.jit.load(str(path), map_location="cpu")
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise EdgeError(
-            f"{path} cannot be loaded as TorchScript: {reason}. Save it again with torch.jit.save."
-        ) from None
     return Deployed(module, lambda tensors: module(*tensors))
 
 

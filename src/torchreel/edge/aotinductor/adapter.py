@@ -18,6 +18,7 @@ from torchreel.edge.adapter import Adapter, Calls, Deployed, Place, Undo
 from torchreel.edge.aotinductor.kernels import Kernels, folder_of, remember_folder, unpacked_packages
 from torchreel.edge.calls import watch_call
 from torchreel.edge.exported import pt2
+from torchreel.edge.reasons import or_say
 from torchreel.errors import EdgeError
 
 _MODULE = "torch.export.pt2_archive._package"
@@ -93,16 +94,13 @@ def _load_model(path: Path, name: str) -> Any:
     from torch.export.pt2_archive._package import AOTICompiledModel
 
     loader = torch._C._aoti.AOTIModelPackageLoader
-    try:
+    with or_say(
+        f"The AOTInductor package {path} cannot be loaded",
+        "Compile it again on this machine with torch._inductor.aoti_compile_and_package.",
+    ):
         _refuse_other_machine(path, loader.load_metadata_from_package(str(path), name))
         before = unpacked_packages()
         model = AOTICompiledModel(loader(str(path), name, False, 1, -1))
-    except (RuntimeError, ValueError, KeyError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise EdgeError(
-            f"The AOTInductor package {path} cannot be loaded: {reason}. Compile it again on this machine with "
-            f"torch._inductor.aoti_compile_and_package."
-        ) from error
     for folder in unpacked_packages() - before:
         remember_folder(model, folder)
     return model

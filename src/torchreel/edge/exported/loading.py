@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torchreel.edge.adapter import Deployed, InputSpec
 from torchreel.edge.aotinductor import adapter as aotinductor
 from torchreel.edge.exported import pt2, pt2_text
+from torchreel.edge.reasons import or_say
 from torchreel.errors import EdgeError
 
 
@@ -29,17 +30,12 @@ def load(path: Path) -> Deployed:
     if archive.compiled_models():
         return aotinductor.load(path)
     pt2_text.refuse_code(archive)
-    try:
+    with or_say(
+        f"The exported program in {path} cannot be loaded",
+        f"Save it again with torch.export.save of PyTorch {torch.__version__}.",
+    ):
         program = _program(archive)
         module, inputs = _module(program), _inputs(program)
-    except EdgeError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise EdgeError(
-            f"The exported program in {path} cannot be loaded: {reason}. Save it again with torch.export.save of "
-            f"PyTorch {torch.__version__}."
-        ) from error
 
     def run(tensors: Sequence[Any]) -> Any:
         args, kwargs = _arguments(program, inputs, tensors)
