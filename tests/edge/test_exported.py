@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export.pt2_archive._package import package_pt2
 
 import torchreel
 from tests.edge import zoo
@@ -299,6 +300,13 @@ def test_a_file_without_its_end(tmp_path: Path, file: Path) -> None:
     path = tmp_path / "model.pt2"
     path.write_bytes(file.read_bytes()[:-500])
     with pytest.raises(EdgeError, match="end is missing"):
+        exported.load(path)
+
+
+def test_two_programs_in_a_file(tmp_path: Path, program: torch.export.ExportedProgram) -> None:
+    path = tmp_path / "two.pt2"
+    package_pt2(str(path), exported_programs={"left": program, "right": program})
+    with pytest.raises(EdgeError, match=r"holds 2 exported programs \(left, right\), and one is profiled at a time"):
         exported.load(path)
 
 

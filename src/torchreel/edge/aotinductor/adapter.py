@@ -57,7 +57,7 @@ def load(path: Path) -> Deployed:
     would not run as a program.
     """
     archive = pt2.open_archive(path)
-    name = _model_name(archive)
+    name = archive.only(archive.compiled_models(), "models that AOTInductor compiled", "package it by itself")
     # Without it the library believes that its inputs are those it was compiled for, and reads beyond them.
     os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
     model = _load_model(path, name)
@@ -77,16 +77,6 @@ def load(path: Path) -> Deployed:
             return model(*args, **kwargs)
 
     return Deployed(model, run)
-
-
-def _model_name(archive: pt2.Archive) -> str:
-    names = archive.compiled_models()
-    if len(names) != 1:
-        raise EdgeError(
-            f"{archive.path} holds {len(names)} models that AOTInductor compiled ({', '.join(names)}), and one is "
-            f"profiled at a time: package it by itself."
-        )
-    return names[0]
 
 
 def _load_model(path: Path, name: str) -> Any:

@@ -46,13 +46,8 @@ def load(path: Path) -> Deployed:
 
 
 def _program(archive: pt2.Archive) -> ExportedProgram:
-    names = archive.programs()
-    if len(names) != 1:
-        raise EdgeError(
-            f"{archive.path} holds {len(names)} exported programs ({', '.join(names)}), and one is profiled at a "
-            f"time: save it by itself with torch.export.save."
-        )
-    program: ExportedProgram = archive.load_programs()[names[0]]
+    name = archive.only(archive.programs(), "exported programs", "save it by itself with torch.export.save")
+    program: ExportedProgram = archive.load_programs()[name]
     return program
 
 

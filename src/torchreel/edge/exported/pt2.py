@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,14 @@ class Archive:
         """The names of the models that AOTInductor compiled."""
         parts = {name.removeprefix(COMPILED).partition("/")[0] for name in self.names if name.startswith(COMPILED)}
         return sorted(parts)
+
+    def only(self, names: Sequence[str], what: str, remedy: str) -> str:
+        """The one of these names that there is."""
+        if len(names) != 1:
+            raise EdgeError(
+                f"{self.path} holds {len(names)} {what} ({', '.join(names)}), and one is profiled at a time: {remedy}."
+            )
+        return names[0]
 
     def load_programs(self) -> dict[str, Any]:
         from torch.export.pt2_archive._package import load_pt2
