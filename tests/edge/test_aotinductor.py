@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import torchreel
 from tests.edge import zoo
+from tests.edge.told import Told
 from tests.edge.zoo import Entry
 from torchreel.edge.aotinductor import adapter as aotinductor
 from torchreel.edge.aotinductor.adapter import AotInductor
@@ -88,28 +89,17 @@ def test_it_adapts_no_other_models() -> None:
 
 
 def test_calls_are_told(package: Path) -> None:
-    class Told:
-        calls = 0
-        inside = 0
-
-        def enter(self) -> None:
-            self.calls += 1
-            self.inside += 1
-
-        def leave(self) -> None:
-            self.inside -= 1
-
     model, told = aotinductor.load(package).module, Told()
     original = type(model)
     undo = AotInductor(model).watch(told)
     model(*batch())
-    assert (told.calls, told.inside) == (1, 0)
+    assert (told.entered, told.left) == (1, 1)
     with pytest.raises(RuntimeError):
         model()
-    assert (told.calls, told.inside) == (2, 0)
+    assert (told.entered, told.left) == (2, 2)
     undo()
     model(*batch())
-    assert told.calls == 2
+    assert told.entered == 2
     assert type(model) is original
 
 

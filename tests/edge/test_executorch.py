@@ -20,6 +20,7 @@ import torch
 
 import torchreel
 from tests.edge import zoo
+from tests.edge.told import Told
 from torchreel.edge.adapter import BackendEvent, Deployed
 from torchreel.edge.executorch.adapter import ExecuTorch, adapts, load, runs_by_count
 from torchreel.edge.executorch.delegate_links import DelegateCall, link
@@ -43,20 +44,6 @@ FIRST_CONVOLUTIONS = [
     ("features.1.depthwise.conv", "Conv2d"),
     ("features.1.project", "Conv2d"),
 ]
-
-
-class Told:
-    """Counts the calls that are told."""
-
-    def __init__(self) -> None:
-        self.entered = 0
-        self.left = 0
-
-    def enter(self) -> None:
-        self.entered += 1
-
-    def leave(self) -> None:
-        self.left += 1
 
 
 @pytest.fixture(scope="module")

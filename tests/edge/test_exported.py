@@ -19,6 +19,7 @@ from torch.export.pt2_archive._package import package_pt2
 
 import torchreel
 from tests.edge import zoo
+from tests.edge.told import Told
 from tests.edge.zoo import ZOO
 from torchreel.edge.adapter import Place
 from torchreel.edge.exported import adapter as exported
@@ -29,20 +30,6 @@ from torchreel.errors import EdgeError
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
 MOBILENET = ZOO["mobilenet"]
-
-
-class Told:
-    """The calls that an adapter told."""
-
-    def __init__(self) -> None:
-        self.entered = 0
-        self.left = 0
-
-    def enter(self) -> None:
-        self.entered += 1
-
-    def leave(self) -> None:
-        self.left += 1
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.edge.told import Told
 from tests.edge.zoo import ZOO, save_onnx
 from torchreel.edge.adapter import BackendEvent, TensorType
 from torchreel.edge.onnx import session as onnx_session
@@ -27,20 +27,6 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 FLOAT = onnx.TensorProto.FLOAT
-
-
-@dataclass
-class Told:
-    """The calls that an adapter told of, by the thread they were made on."""
-
-    entered: list[int] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
-
-    def enter(self) -> None:
-        self.entered.append(threading.get_native_id())
-
-    def leave(self) -> None:
-        self.left.append(threading.get_native_id())
 
 
 def profiled(session: Any, run: Callable[[], Any]) -> list[list[BackendEvent]]:
@@ -295,8 +281,7 @@ def test_each_way_to_call_a_session_is_told(relu: Any) -> None:
     relu.run_with_iobinding(during)
     relu.run(None, feed())
 
-    here = threading.get_native_id()
-    assert told.entered == told.left == [here] * 4
+    assert (told.entered, told.left, told.threads) == (4, 4, {threading.get_native_id()})
     assert [[event.name for event in nodes(call)] for call in adapter.events()] == [["Relu"]] * 4
     assert before.copy_outputs_to_cpu()[0].tolist() == feed()["x"].tolist()
     assert during.copy_outputs_to_cpu()[0].tolist() == feed()["x"].tolist()
@@ -309,7 +294,7 @@ def test_a_call_that_fails_is_told_and_has_no_events(relu: Any) -> None:
         relu.run(None, feed(rows=5))
     relu.run(None, feed())
     undo()
-    assert len(told.entered) == len(told.left) == 2
+    assert told.entered == told.left == 2
     assert [len(nodes(call)) for call in adapter.events()] == [0, 1]
 
 
