@@ -272,6 +272,17 @@ def test_a_program_of_the_runtime_tells_the_calls_of_its_methods(programs: Path,
     assert len(read_runs((tmp_path / "a.etdump").read_bytes())) == 2
 
 
+def test_loaded_as_the_sentence_says_it_has_its_places(programs: Path, library: Any) -> None:
+    """A module of the runtime does not know its file: what it says to do about that is what is done here."""
+    module = library._load_for_executorch(str(programs / "plain.pte"), enable_etdump=True)
+    with pytest.raises(EdgeError, match=r"load it with torchreel\.edge\.load\(path\)\.module\."):
+        torchreel.EdgeProfiler(module, with_modules=True)
+    module = torchreel.edge.load(str(programs / "plain.pte")).module
+    with torchreel.EdgeProfiler(module, with_modules=True) as profiler:
+        module.forward(INPUTS)
+    assert "plain.features.0.conv" in profiler.result().table("modules", ["path"])["path"].to_pylist()
+
+
 def test_what_does_not_measure_says_how_to_load_it(programs: Path, library: Any) -> None:
     runtime = pytest.importorskip("executorch.runtime").Runtime.get()
     path = programs / "plain.pte"

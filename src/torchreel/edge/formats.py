@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,8 +48,9 @@ def adapter_for(module: Any) -> Adapter:
     )
 
 
-def load(path: Path) -> Deployed:
+def load(file: str | os.PathLike[str]) -> Deployed:
     """Load a model's file by what it is called, and by what it holds where that leaves a choice."""
+    path = Path(file)
     if not path.exists():
         raise EdgeError(f"There is no model at {path}: check the path.")
     if path.is_dir():

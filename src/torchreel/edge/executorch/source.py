@@ -39,7 +39,7 @@ class Source:
         if not isinstance(source, Path):
             self.remark = (
                 f"{_NOT_LINKED}, because ExecuTorch does not say which file the program was loaded from: "
-                "load it with torchreel.edge.executorch.load(path).module."
+                "load it with torchreel.edge.load(path).module."
             )
             return
         record = record_beside(source)
