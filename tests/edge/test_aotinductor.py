@@ -148,12 +148,25 @@ def test_a_package_whose_kernels_are_not_seen_says_how_to_see_them(package: Path
     model = aotinductor.load(package).module
     folder = Path(shutil.copytree(aotinductor.folder_of(model), tmp_path / "unpacked"))
     (folder / "kernel_information.json").unlink()
-    assert "lines" in (Kernels(folder, model.get_constant_fqns()).remark or "")
+    only_modules = Kernels(folder, model.get_constant_fqns())
+    assert "lines" in (only_modules.remark or "") and only_modules.are_placed
     (source,) = folder.glob("*.wrapper.cpp")
     source.write_text(source.read_text().replace("KernelContextGuard", ""))
     kernels = Kernels(folder, model.get_constant_fqns())
     assert "cpp.enable_kernel_profile" in (kernels.remark or "")
+    assert not kernels.are_placed
     assert kernels.place("aoti_torch_cpu_addmm_out", 0) is None
+
+
+def test_places_that_a_package_does_not_have_are_refused(package: Path, tmp_path: Path) -> None:
+    """Of two packages that were not loaded by us it cannot be told which is which."""
+    other = shutil.copy(package, tmp_path / "other.pt2")
+    models = [torch._inductor.aoti_load_package(str(path)) for path in (package, other)]
+    with pytest.raises(EdgeError, match="load it alone"):
+        torchreel.EdgeProfiler(models[0], with_modules=True)
+    with torchreel.EdgeProfiler(models[0]) as profiler:
+        models[0](*batch())
+    assert "load it alone" in (profiler.remark or "")
 
 
 def test_two_packages_keep_their_places_apart(package: Path, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from torchreel.errors import EdgeError
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -93,7 +95,12 @@ class Adapter:
     """What could not be known of the model, and why."""
 
     def check(self, places: bool) -> None:
-        """Raise EdgeError, before anything is begun, if places are wanted and the model has none."""
+        """Raise EdgeError, before anything is begun, if places are wanted and the model has none.
+
+        Here they are missing where there is a remark; an adapter whose remarks may say less than that overrides it.
+        """
+        if places and self.remark is not None:
+            raise EdgeError(self.remark)
 
     @property
     def runnable(self) -> Any:

@@ -79,10 +79,6 @@ class Lite(Adapter):
         except (UnicodeDecodeError, RuntimeError):
             return "", ""
 
-    def check(self, places: bool) -> None:
-        if places and self.remark is not None:
-            raise EdgeError(self.remark)
-
     @property
     def runnable(self) -> Any:
         return self._module

@@ -40,6 +40,10 @@ class AotInductor(Adapter):
         self.name = folder.parents[2].name if folder is not None else type(module).__name__
         self.remark = self._kernels.remark
 
+    def check(self, places: bool) -> None:
+        """Modules may be known where lines are not."""
+        super().check(places and not self._kernels.are_placed)
+
     @property
     def runnable(self) -> Any:
         return self._module

@@ -61,6 +61,11 @@ class Kernels:
         self.remark = _remark(folder, bool(modules), bool(origins))
         self._places = _places(origins, modules)
 
+    @property
+    def are_placed(self) -> bool:
+        """Whether anything is known of where one of them stands."""
+        return any(place.modules or place.frames for places in self._places.values() for place in places)
+
     def place(self, name: str, nth: int) -> Place | None:
         """Of the nth call of a kernel, from 0."""
         places = self._places.get(_GRAPH.sub("", name), [])

@@ -32,7 +32,7 @@ def adapts(module: Any) -> bool:
 
 
 def load(path: Path) -> Deployed:
-    """A .pte file, with its ops measured. It is run once in a process of its own first: see executorch_load."""
+    """A .pte file, with its ops measured. It is run once in a process of its own first: see loading."""
     return load_measuring(path)
 
 
@@ -49,10 +49,6 @@ class ExecuTorch(Adapter):
         path = self._source.path
         self.name = "program" if path is None else path.stem
         self.remark = self._source.remark
-
-    def check(self, places: bool) -> None:
-        if places and self.remark is not None:
-            raise EdgeError(self.remark)
 
     @property
     def runnable(self) -> Any:

@@ -32,7 +32,6 @@ class Exported(Adapter):
 
     format = "torch.export"
     called_from_python = True
-    called_from_python = True
 
     def __init__(self, module: Any) -> None:
         self._program: ExportedProgram | None = module if isinstance(module, ExportedProgram) else None
