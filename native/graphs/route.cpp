@@ -247,7 +247,9 @@ void Route::copy_in(Graph& graph, const Tensors& given) const {
   for (size_t i = 0; i < places.size(); i++) {
     const auto& place = places[i];
     if (place.place == nullptr) continue;  // bound
-    if (place.bytes > 0) {
+    if (place.bytes == sizeof(float)) {
+      memcpy(place.place, data_of(given[i]), sizeof(float));  // no call
+    } else if (place.bytes > 0) {
       memcpy(place.place, data_of(given[i]), place.bytes);
     } else if (given[i].numel() > 0) {
       place.tensor.copy_(given[i]);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "../tape/enums.h"
+#include "anatomy.h"
 
 namespace torchreel::graphs {
 
@@ -165,7 +166,12 @@ bool Signature::matches(PyObject* const* args, size_t positional, PyObject* name
     return good && tensors.size() == specs_.size();
   }
   for (size_t i = 0; i < items_.size(); i++) {
-    if (!same(items_[i], args[i], tensors)) return false;
+    if (items_[i].kind != Item::kTensor) {
+      if (!same(items_[i], args[i], tensors)) return false;
+      continue;
+    }
+    if (!is_tensor(args[i])) return false;
+    tensors.push(THPVariable_Unpack(args[i]));
   }
   return true;
 }
@@ -176,6 +182,7 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
   Spec spec{.keys = impl->key_set(),
             .type = impl->dtype(),
             .dtype = tensor.scalar_type(),
+            .item = static_cast<int64_t>(impl->itemsize()),
             .requires_grad = tensor.requires_grad(),
             .alignment = 0,
             .same = static_cast<uint32_t>(place),
@@ -194,37 +201,60 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
   return spec;
 }
 
-// Of one tensor by itself, which lies at `data` if it has strides.
-bool Signature::fits(const Spec& spec, c10::TensorImpl& tensor, intptr_t data) {
-  if (tensor.key_set() != spec.keys || tensor.dtype() != spec.type) return false;
-  if (tensor.requires_grad() != spec.requires_grad) return false;
-  if (data == kNowhere) return true;
-  auto sizes = tensor.sizes(), strides = tensor.strides();
-  if (sizes.size() != spec.sizes.size() || (data & 63) != spec.alignment) return false;
-  for (size_t i = 0; i < sizes.size(); i++) {  // there are few: shorter than a call of memcmp
-    if (sizes[i] != spec.sizes[i] || strides[i] != spec.strides[i]) return false;
+namespace {
+
+// Its storage, where it lies and with which sizes and strides. Its keys and its dtype are known to be the right ones.
+struct Lie {
+  const c10::StorageImpl* storage;
+  intptr_t data = kNowhere;
+  const int64_t *sizes = nullptr, *strides = nullptr;
+  size_t dim = 0;
+
+  Lie(const c10::TensorImpl& tensor, int64_t item) : storage(tensor.unsafe_storage().unsafeGetStorageImpl()) {
+    if (storage == nullptr) return;
+    int64_t offset;
+    sizes = Anatomy::sizes_of(tensor);
+    if (sizes != nullptr) {
+      dim = static_cast<size_t>(sizes[Anatomy::kDim]);
+      strides = sizes + Anatomy::kStrides;
+      offset = sizes[Anatomy::kOffset];
+    } else {
+      dim = tensor.sizes().size();
+      sizes = tensor.sizes().data();
+      strides = tensor.strides().data();
+      offset = tensor.storage_offset();
+    }
+    data = reinterpret_cast<intptr_t>(storage->data()) + offset * item;
   }
-  return true;
-}
+};
+
+}  // namespace
 
 bool Signature::fits(const Tensors& tensors) const {
   const size_t count = specs_.size();
-  c10::SmallVector<std::pair<const c10::StorageImpl*, intptr_t>, 16> lie(count);
+  c10::SmallVector<std::pair<const c10::StorageImpl*, intptr_t>, 16> met(count);
+  uint64_t bits = 0;  // one of each storage's address: most are known to be new by it
   for (size_t i = 0; i < count; i++) {
-    auto* tensor = tensors[i].unsafeGetTensorImpl();
-    auto* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
-    auto data = kNowhere;
-    if (storage != nullptr) {
-      data = reinterpret_cast<intptr_t>(storage->data()) +
-             tensor->storage_offset() * static_cast<int64_t>(tensor->itemsize());
-    }
-    lie[i] = {storage, data};
+    const auto& tensor = *tensors[i].unsafeGetTensorImpl();
     const auto& spec = specs_[i];
-    if (!fits(spec, *tensor, data)) return false;
-    if (storage == nullptr) continue;
-    size_t first = 0;  // that has this storage
-    while (lie[first].first != storage) first++;
-    if (first != spec.same || (first != i && data - lie[first].second != spec.distance)) return false;
+    if (tensor.key_set() != spec.keys || tensor.dtype() != spec.type) return false;
+    if (tensor.requires_grad() != spec.requires_grad) return false;
+    const Lie lie(tensor, spec.item);
+    met[i] = {lie.storage, lie.data};
+    if (lie.storage == nullptr) continue;
+    if (lie.dim != spec.sizes.size() || (lie.data & 63) != spec.alignment) return false;
+    int64_t differ = 0;  // there are few: shorter than a call of memcmp
+    const int64_t *sizes = spec.sizes.data(), *strides = spec.strides.data();
+    for (size_t k = 0; k < lie.dim; k++) differ |= (lie.sizes[k] ^ sizes[k]) | (lie.strides[k] ^ strides[k]);
+    if (differ != 0) return false;
+    size_t first = i;  // that has this storage
+    uint64_t bit = uint64_t{1} << (reinterpret_cast<uintptr_t>(lie.storage) >> 6 & 63);
+    if ((bits & bit) != 0) {
+      first = 0;
+      while (met[first].first != lie.storage) first++;
+    }
+    bits |= bit;
+    if (first != spec.same || (first != i && lie.data - met[first].second != spec.distance)) return false;
   }
   return true;
 }

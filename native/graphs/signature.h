@@ -76,6 +76,7 @@ class Signature {
     c10::DispatchKeySet keys;
     caffe2::TypeMeta type;
     c10::ScalarType dtype;
+    int64_t item;  // bytes of an element
     c10::DimVector sizes, strides;
     bool requires_grad;
     uint8_t alignment;
@@ -87,7 +88,6 @@ class Signature {
   Item take(PyObject* value, int depth);
   static bool same(const Item& item, PyObject* value, Borrowed& tensors);
   static Spec spec_of(const Tensors& tensors, size_t place);
-  static bool fits(const Spec& spec, c10::TensorImpl& tensor, intptr_t data);
   static void free(Item& item);
   std::string written() const;
   static void write(const Item& item, const std::vector<Spec>& specs, size_t& next, std::string& text);

@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import pickle
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -308,6 +309,46 @@ def test_a_foreign_archive(tmp_path: Path) -> None:
 def test_a_file_of_torchscript(tmp_path: Path) -> None:
     with pytest.raises(EdgeError, match=r"of PyTorch 2\.8 or later"):
         exported.load(zoo.save_script(ZOO["lstm"], tmp_path / "model.pt2"))
+
+
+WITH_A_CLASS = """
+import sys, torch
+from torch.utils import _pytree as pytree
+
+class Answer:
+    def __init__(self, tensors, names):
+        self.tensors, self.names = tensors, names
+
+pytree.register_pytree_node(
+    Answer,
+    lambda answer: (answer.tensors, answer.names),
+    lambda tensors, names: Answer(list(tensors), names),
+    flatten_with_keys_fn=lambda answer: (list(zip(map(pytree.SequenceKey, range(9)), answer.tensors)), answer.names),
+    serialized_type_name="elsewhere.Answer",
+)
+
+class Net(torch.nn.Module):
+    def forward(self, given):
+        return Answer([given.tensors[0] + given.tensors[1], given.tensors[0] * 3], ["sum", "product"])
+
+given = Answer([torch.ones(2), torch.ones(2)], ["left", "right"])
+program = torch.export.export(Net(), (given,))
+torch.export.save(program, sys.argv[1])
+if len(sys.argv) > 2:
+    torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
+"""
+
+
+def test_inputs_and_outputs_of_a_class_that_only_another_package_knows(tmp_path: Path) -> None:
+    path = tmp_path / "answer.pt2"
+    subprocess.run([sys.executable, "-c", WITH_A_CLASS, path], check=True, capture_output=True)
+    deployed = exported.load(path)
+    assert deployed.inputs is not None and [spec.sizes for spec in deployed.inputs] == [(2,), (2,)]
+    total, product = deployed.run([torch.ones(2), torch.full((2,), 4.0)])
+    assert (total.tolist(), product.tolist()) == ([5, 5], [3, 3])
+    # To PyTorch itself the class is as unknown as it was.
+    with pytest.raises(NotImplementedError, match=r"elsewhere\.Answer"):
+        torch.export.load(path)
 
 
 Edit = Callable[[bytes], bytes]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel.cli.edge_reels import reel_names, rooms
 from torchreel.cli.formats import write_json
-from torchreel.cli.record import DEFAULT_NAME, reel_path
 from torchreel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -105,27 +103,12 @@ def command(
     for path in (model, compare):
         if path is not None and not path.exists():
             raise OptionError(f"There is no model {path}: check the path.")
-    if output is not None and output.suffix != ".reel":
-        raise OptionError(f"-o {output} is no name of a reel: let it end in .reel.")
-    reels = [reel_path(output, force)]
-    if compare is not None:
-        reels.append(_second(reels[0], force) if output else _free(reels[0]))
+    reels = reel_names(output, force, 1 if compare is None else 2)
     options = _options(parts, numbers)
     if compare is None:
-        _one(model, inputs, options, reels[0], form, limit)
+        _one(model, inputs, options, reels, form, limit)
     else:
         _two((model, compare), inputs, options, reels, form, limit)
-
-
-def _second(first: Path, force: bool) -> Path:
-    """Where the reel of --compare goes: x-2.reel beside x.reel."""
-    return reel_path(first.with_name(f"{first.stem}-2{first.suffix}"), force)
-
-
-def _free(first: Path) -> Path:
-    """The next free name after the one that was chosen for the first reel."""
-    names = (Path(f"{DEFAULT_NAME}-{number}.reel") for number in range(2, sys.maxsize))
-    return next(path for path in names if path != first and not os.path.lexists(path))
 
 
 def _options(parts: Parts, numbers: dict[str, Any]) -> MeasureOptions:
@@ -135,7 +118,9 @@ def _options(parts: Parts, numbers: dict[str, Any]) -> MeasureOptions:
     return MeasureOptions(**wanted, counters=parts.counters, lenient=parts.words == _USUAL, **numbers)
 
 
-def _one(path: Path, inputs: tuple[str, ...], options: MeasureOptions, reel: Path, form: str, limit: int) -> None:
+def _one(
+    path: Path, inputs: tuple[str, ...], options: MeasureOptions, names: list[Path | None], form: str, limit: int
+) -> None:
     from torchreel.analyze.edge import edge_costs
     from torchreel.cli.edge_costs import costs_dict, print_costs
     from torchreel.edge.measure import load_model, measure, warm_up
@@ -143,7 +128,8 @@ def _one(path: Path, inputs: tuple[str, ...], options: MeasureOptions, reel: Pat
     _say(f"{path}: loading and running ...")
     loaded = load_model(path, inputs, options.threads)
     warm_up(loaded, options)
-    measurement = measure(loaded, make_room(reel), options)
+    with rooms(names) as reels:
+        measurement = measure(loaded, reels[0], options)
     costs = edge_costs(measurement.reel, options.nested)
     if form == "json":
         write_json(costs_dict(measurement, costs))
@@ -155,7 +141,7 @@ def _two(
     paths: tuple[Path, Path],
     inputs: tuple[str, ...],
     options: MeasureOptions,
-    reels: list[Path],
+    names: list[Path | None],
     form: str,
     limit: int,
 ) -> None:
@@ -168,8 +154,9 @@ def _two(
     for model in models:
         warm_up(model, options)
     apart = largest_difference(models[0], models[1], options)
-    both = [measure(model, make_room(reel), options) for model, reel in zip(models, reels, strict=True)]
-    plain = by_turns(models, options)  # after it: a session of ONNX Runtime measures itself until it was profiled
+    with rooms(names) as reels:
+        both = [measure(model, reel, options) for model, reel in zip(models, reels, strict=True)]
+        plain = by_turns(models, options)  # after it: a session of ONNX Runtime measures itself until it was profiled
     compared = Compared(both[0], both[1], plain[0], plain[1], apart)
     if form == "json":
         write_json(compared_dict(compared))
@@ -181,10 +168,3 @@ def _say(text: str) -> None:
     """What takes long, to somebody who waits for it."""
     if sys.stderr.isatty():
         click.echo(text, err=True)
-
-
-def make_room(reel: Path) -> Path:
-    """The reel of --force gives way only when the model is known to run."""
-    if reel.exists():
-        shutil.rmtree(reel)
-    return reel

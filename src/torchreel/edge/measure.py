@@ -100,8 +100,12 @@ def measure(model: Model, reel: Path, options: MeasureOptions) -> Measurement:
     with with_threads(options.threads), quiet(), torch.inference_mode():
         profiler = _profiler(model, reel, options)
         with profiler:
-            for _ in range(options.repeat):
-                model.run()
+            try:
+                for _ in range(options.repeat):
+                    model.run()
+            except KeyboardInterrupt:
+                profiler.discard()
+                raise
         return Measurement(
             path=model.path,
             format=profiler.format,

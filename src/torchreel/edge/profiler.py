@@ -144,7 +144,7 @@ class EdgeProfiler:
             if path.is_dir():
                 raise OptionError(f"{path} is a directory: name the file for the trace in it.")
             trace, reel = path, path.with_name(path.name.removesuffix(".gz")).with_suffix(_REEL)
-        if reel.exists() and not _is_of_profiler(reel):
+        if reel.exists() and not (_is_of_profiler(reel) or _is_empty(reel)):
             raise OptionError(
                 f"{reel} exists and was not made by an edge profiler, so it is not replaced: give another trace_path."
             )
@@ -299,6 +299,14 @@ class EdgeProfiler:
             weakref.finalize(self._result, _remove, str(self._reel_path.parent), os.getpid())
         return self._result
 
+    def discard(self) -> None:
+        """Stop profiling, with no result: nothing is written. For a profile that nobody waits for any more."""
+        if self._undo is not None and self._watched is not None:
+            self._undo()
+        while self in _of_thread.calling:
+            self.leave()
+        self._abandon()
+
     def _warn(self, watched: session.Watched) -> None:
         if watched.problem:
             warnings.warn(f"The profile is not whole, because the disk refused: {watched.problem}.", stacklevel=4)
@@ -312,7 +320,7 @@ class EdgeProfiler:
     def _remove_older(self) -> None:
         if self._reel_path.is_symlink():
             self._reel_path.unlink()
-        elif self._reel_path.exists():
+        elif self._reel_path.exists() and not _is_empty(self._reel_path):
             shutil.rmtree(self._reel_path)
 
     def result(self) -> Reel:
@@ -389,6 +397,11 @@ def _refuse_second() -> None:
 def _remove(home: str, process: int) -> None:
     if os.getpid() == process:  # not in a fork, whose parent still needs it
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _is_empty(reel: Path) -> bool:
+    """A directory that was made for the reel."""
+    return reel.is_dir() and not any(reel.iterdir())
 
 
 def _is_of_profiler(reel: Path) -> bool:

@@ -62,7 +62,7 @@ def make_reel(
     places.write(tables)
     if memory:
         tables["allocs"] = _with_memory(tables, memory)
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     directory = process.process_directory(path)
     tables["processes"] = tables["processes"].set_column(
         tables["processes"].schema.get_field_index("name"), "name", pa.array([directory.name])

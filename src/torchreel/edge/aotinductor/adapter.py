@@ -18,6 +18,7 @@ from torchreel.edge.adapter import Adapter, Calls, Deployed, Place, Undo
 from torchreel.edge.aotinductor.kernels import Kernels, folder_of, remember_folder, unpacked_packages
 from torchreel.edge.calls import watch_call
 from torchreel.edge.exported import pt2
+from torchreel.edge.exported.containers import stand_in
 from torchreel.edge.reasons import or_say
 from torchreel.errors import EdgeError
 
@@ -65,6 +66,7 @@ def load(path: Path) -> Deployed:
     # Without it the library believes that its inputs are those it was compiled for, and reads beyond them.
     os.environ.setdefault("AOTI_RUNTIME_CHECK_INPUTS", "1")
     model = _load_model(path, name)
+    stand_in(model.loader.get_call_spec())
 
     def run(tensors: Sequence[Any]) -> Any:
         import torch

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torchreel.edge.adapter import Deployed, InputSpec
 from torchreel.edge.aotinductor import adapter as aotinductor
 from torchreel.edge.exported import pt2, pt2_text
+from torchreel.edge.exported.containers import stand_in_for_containers
 from torchreel.edge.reasons import or_say
 from torchreel.errors import EdgeError
 
@@ -47,6 +48,7 @@ def load(path: Path) -> Deployed:
 
 def _program(archive: pt2.Archive) -> ExportedProgram:
     name = archive.only(archive.programs(), "exported programs", "save it by itself with torch.export.save")
+    stand_in_for_containers(archive, name)
     program: ExportedProgram = archive.load_programs()[name]
     return program
 
