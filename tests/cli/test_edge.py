@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +19,8 @@ from torch import Tensor, nn
 
 import torchreel as torchreel_package
 from tests.cli.conftest import Outcome
+from torchreel.cli.edge_reels import reel_names, rooms
+from torchreel.errors import ReelExistsError
 
 Torchreel = Callable[..., Outcome]
 
@@ -130,6 +137,59 @@ def test_a_reel_is_replaced_only_if_that_is_asked_for(torchreel: Torchreel, net:
     # What cannot be measured leaves the old one in place.
     assert torchreel("edge", "net.pt", "--input", "1x9", *QUICK, "-o", "x.reel", "--force").code == 1
     assert torchreel_package.load("x.reel").ops.num_rows > 0
+
+
+def test_two_commands_at_the_same_time_write_two_reels(directory: Path) -> None:
+    with rooms([None]) as first, rooms([None, None]) as second:
+        assert (first, second) == ([Path("run.reel")], [Path("run-2.reel"), Path("run-3.reel")])
+    with rooms([Path("x.reel")]), pytest.raises(ReelExistsError, match=r"x\.reel exists"):
+        reel_names(Path("x.reel"), False, 1)
+
+
+def test_a_measurement_that_fails_leaves_the_reels_as_they_were(directory: Path, reel: Path) -> None:
+    before = torchreel_package.load(reel).ops.num_rows
+    with pytest.raises(KeyboardInterrupt), rooms([*reel_names(reel, True, 1), None]) as made:
+        assert made == [reel, Path("run-2.reel")]
+        assert not any(reel.iterdir())
+        raise KeyboardInterrupt
+    assert sorted(path.name for path in Path().iterdir()) == [reel.name]
+    assert torchreel_package.load(reel).ops.num_rows == before
+    with rooms([reel]):
+        pass
+    assert sorted(path.name for path in Path().iterdir()) == [reel.name]
+    assert not any(reel.iterdir())
+
+
+@pytest.mark.parametrize("model", ["net.pt", "net.ptl"])
+def test_interrupted_while_it_measures(net: nn.Module, directory: Path, model: str) -> None:
+    (directory / "tmp").mkdir()
+    running = subprocess.Popen(
+        [sys.executable, "-m", "torchreel", "edge", model, *INPUT, "--repeat", "1000000", "--threads", "1"],
+        env={**os.environ, "TMPDIR": str(directory / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    )
+    while not Path("run.reel").exists() and running.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    assert (running.returncode, out.strip(), err.strip()) == (130, b"", b"")
+    assert not list(Path().glob("*.reel")) and not list(Path("tmp").glob("torchreel*"))
+
+
+def test_standard_output_that_is_closed(net: nn.Module) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "torchreel", "edge", "net.pt", *INPUT, *QUICK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stdout is not None and running.stderr is not None
+    running.stdout.close()
+    assert running.stderr.read() == b""
+    assert running.wait(120) == 1
+    assert torchreel_package.load("run.reel").ops.num_rows > 0
 
 
 def test_what_the_model_prints_does_not_spoil_json(torchreel: Torchreel, directory: Path) -> None:
