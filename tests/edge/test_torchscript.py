@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import torchreel
 from tests.edge import zoo
 from tests.edge.nets import Net, batch, calls, on_thread
 from tests.edge.sources import functions, places, places_of_the_source
@@ -107,6 +109,39 @@ def test_a_traced_model() -> None:
     assert [row["path"].split(".")[-1] for row in found] == ["first", "Net", "second"]
 
 
+class Held(nn.Module):
+    """Modules in lists that no call names: of two lists of the same class it cannot be told which one it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.groups = nn.ModuleList([nn.ModuleList([nn.LayerNorm(4)]), nn.ModuleDict({"last": nn.GELU()})])
+        self.left = nn.ModuleList([nn.Tanh()])
+        self.right = nn.ModuleList([nn.Tanh()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for linear in self.linears:
+            x = linear(x)
+        x = self.groups[1]["last"](self.groups[0][0](x))
+        return self.right[0](self.left[0](x))
+
+
+def test_lists_of_a_traced_model(tmp_path: Path) -> None:
+    torch.jit.trace(Held().eval(), batch()).save(str(tmp_path / "held.pt"))
+    model = load(tmp_path / "held.pt").module
+    with torch.inference_mode(), EdgeProfiler(model, with_modules=True) as profiler:
+        model(batch())
+    found = rows(profiler.result(), "select o.name, m.path from ops o join modules m on o.module = m.id order by o.id")
+    assert [(row["name"], row["path"]) for row in found if row["name"].startswith("aten::")] == [
+        ("aten::linear", "Held.linears.0"),
+        ("aten::linear", "Held.linears.1"),
+        ("aten::layer_norm", "Held.groups.0.0"),
+        ("aten::gelu", "Held.groups.1.last"),
+        ("aten::tanh", "Held.0"),
+        ("aten::tanh", "Held.0"),
+    ]
+
+
 def test_neither_modules_nor_stack() -> None:
     model = script(Net().eval())
     with torch.no_grad(), EdgeProfiler(model) as profiler:
@@ -180,6 +215,30 @@ def test_weights_are_no_model_and_nothing_of_them_is_run(tmp_path: Path) -> None
     torch.save(Net().state_dict(), tmp_path / "weights.pt")
     with pytest.raises(EdgeError, match=r"holds no TorchScript but other data.*torch\.jit\.save"):
         load(tmp_path / "weights.pt")
+
+
+def test_an_exported_program_under_the_wrong_name(tmp_path: Path) -> None:
+    path = zoo.save_exported(zoo.ZOO["lstm"], tmp_path / "lstm.pt2").rename(tmp_path / "lstm.pt")
+    with pytest.raises(EdgeError, match=r"lstm\.pt holds what torch\.export\.save writes: let its name end in \.pt2\."):
+        load(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_rights(tmp_path: Path) -> None:
+    path = zoo.save_script(zoo.ZOO["lstm"], tmp_path / "lstm.pt")
+    path.chmod(0)
+    with pytest.raises(EdgeError, match=r"lstm\.pt cannot be read: Permission denied\. Check its rights\."):
+        load(path)
+
+
+def test_what_is_no_model_at_all(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pt")
+    with pytest.raises(EdgeError, match=r"pipe\.pt is no regular file"):
+        load(tmp_path / "pipe.pt")
+    with torchreel.record(tmp_path / "run.reel"):
+        pass
+    with pytest.raises(EdgeError, match=r"run\.reel is a reel, not a model: `torchreel report .*run\.reel` shows"):
+        load(tmp_path / "run.reel")
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

@@ -53,10 +53,22 @@ def load(file: str | os.PathLike[str]) -> Deployed:
     path = Path(file)
     if not path.exists():
         raise EdgeError(f"There is no model at {path}: check the path.")
+    if path.suffix == ".reel":
+        raise EdgeError(f"{path} is a reel, not a model: `torchreel report {path}` shows what is in it.")
     if path.is_dir():
         raise EdgeError(f"{path} is a directory: name the model's file in it.")
+    _check_readable(path)
     deployed: Deployed = _file(_loader(path)).load(path)
     return deployed
+
+
+def _check_readable(path: Path) -> None:
+    if not path.is_file():  # to open a pipe would be to wait for its other end
+        raise EdgeError(f"{path} is no regular file: give the path of one.")
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise EdgeError(f"{path} cannot be read: {error.strerror or error}. Check its rights.") from None
 
 
 def _loader(path: Path) -> str:

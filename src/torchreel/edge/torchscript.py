@@ -11,8 +11,10 @@ import torch
 
 from torchreel.edge.adapter import Adapter, Calls, Deployed, Frame, Place, Undo
 from torchreel.edge.eager import watch_hooks
+from torchreel.edge.exported.pt2 import is_exported
 from torchreel.edge.hierarchy import modules_of, steps_of
-from torchreel.edge.reasons import or_say
+from torchreel.edge.module_tree import with_lists
+from torchreel.edge.reasons import first_line, or_say
 from torchreel.errors import EdgeError
 
 # What torch calls the part of a method that it may have to differentiate.
@@ -29,7 +31,12 @@ def load(path: Path) -> Deployed:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
-        raise EdgeError(f"{path} is no TorchScript model: {error}. Save it again with torch.jit.save.") from None
+        raise EdgeError(
+            f"{path} is no TorchScript model, or its end is missing: {first_line(error)}. Copy it again, or save it "
+            "again with torch.jit.save."
+        ) from None
+    if is_exported(names):
+        raise EdgeError(f"{path} holds what torch.export.save writes: let its name end in .pt2.")
     if not any(name.endswith("/constants.pkl") for name in names):
         raise EdgeError(
             f"{path} holds no TorchScript but other data, perhaps weights or a pickled module, which cannot be loaded "
@@ -59,12 +66,12 @@ class TorchScript(Adapter):
 
     def places(self, handles: Sequence[int]) -> dict[int, Place]:
         known = self._calls.script_places() if self._calls is not None else []
-        return {handle: _place(*known[handle]) for handle in handles if handle < len(known)}
+        return {handle: self._place(*known[handle]) for handle in handles if handle < len(known)}
 
-
-def _place(hierarchy: list[str], frames: list[tuple[str, int, str]], texts: list[str]) -> Place:
-    steps = [step for text in hierarchy for step in steps_of(text)]
-    return Place(modules_of(steps, texts[::-1]), tuple(_frame(*frame) for frame in frames))
+    def _place(self, hierarchy: list[str], frames: list[tuple[str, int, str]], texts: list[str]) -> Place:
+        steps = [step for text in hierarchy for step in steps_of(text)]
+        modules = with_lists(self._module, modules_of(steps, texts[::-1]))
+        return Place(modules, tuple(_frame(*frame) for frame in frames))
 
 
 def _frame(file: str, line: int, function: str) -> Frame:

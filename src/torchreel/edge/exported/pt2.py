@@ -83,13 +83,18 @@ def open_archive(path: Path) -> Archive:
     return archive
 
 
+def is_exported(names: Sequence[str]) -> bool:
+    """Whether a zip archive of these files is one of PyTorch 2.8 or later."""
+    return any(name.partition("/")[2] == _FORMAT for name in names)
+
+
 def _refuse_foreign(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
         raise EdgeError(_DAMAGED.format(path=path)) from error
-    if not any(name.partition("/")[2] == _FORMAT for name in names):
+    if not is_exported(names):
         raise EdgeError(
             f"{path} is no .pt2 file of PyTorch 2.8 or later, or its end is missing. Save it again with {_WRITERS}."
         )
