@@ -178,10 +178,13 @@ def test_two_packages_keep_their_places_apart(package: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("tensors", [[torch.ones(2, 8)], [torch.ones(4, 8).double()], [torch.ones(1)]])
-def test_inputs_of_another_shape_or_type_are_refused(package: Path, tensors: list[Tensor]) -> None:
+def test_inputs_of_another_shape_or_type_are_refused(
+    package: Path, tensors: list[Tensor], capfd: pytest.CaptureFixture[str]
+) -> None:
     """The library would read beyond them."""
     with pytest.raises(RuntimeError, match="input_handles"):
         aotinductor.load(package).run(tensors)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("tensors", [[], [torch.ones(4, 8)] * 2])

@@ -7,6 +7,7 @@ import gc
 import inspect
 import pickle
 import random
+import struct
 import subprocess
 import sys
 import weakref
@@ -283,6 +284,16 @@ def test_loaded_as_the_sentence_says_it_has_its_places(programs: Path, library: 
     assert "plain.features.0.conv" in profiler.result().table("modules", ["path"])["path"].to_pylist()
 
 
+@pytest.mark.parametrize("kept", [0.5, 0.99])
+def test_a_program_without_its_end(programs: Path, tmp_path: Path, kept: float) -> None:
+    whole = (programs / "plain.pte").read_bytes()
+    part = whole[: int(len(whole) * kept)]
+    (tmp_path / "part.pte").write_bytes(part)
+    with pytest.raises(EdgeError) as error:
+        load(tmp_path / "part.pte")
+    assert f"part.pte has {len(part):,} of the {len(whole):,} bytes that it says it has" in str(error.value)
+
+
 def test_what_does_not_measure_says_how_to_load_it(programs: Path, library: Any) -> None:
     runtime = pytest.importorskip("executorch.runtime").Runtime.get()
     path = programs / "plain.pte"
@@ -366,7 +377,9 @@ def test_files_that_are_no_programs_are_refused(programs: Path, tmp_path: Path) 
         path.write_bytes(data)
         with pytest.raises(EdgeError, match="is no ExecuTorch program that can be read"):
             load(path)
-    path.write_bytes((programs / "plain.pte").read_bytes()[:-1000])
+    # The shorter header of earlier releases does not say how long the weights are.
+    part = (programs / "plain.pte").read_bytes()[:-1000]
+    path.write_bytes(part[:12] + struct.pack("<I", 24) + part[16:])
     with pytest.raises(EdgeError, match=r"cannot be loaded by ExecuTorch: .+\. Export it again"):
         load(path)
 

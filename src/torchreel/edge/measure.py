@@ -16,7 +16,7 @@ from torchreel.edge.adapter import Deployed
 from torchreel.edge.example_inputs import check_count, declared_inputs, given_inputs, tensor_words
 from torchreel.edge.formats import load
 from torchreel.edge.profiler import EdgeProfiler
-from torchreel.errors import EdgeError, TorchreelError
+from torchreel.errors import EdgeError
 from torchreel.reel import Reel
 
 
@@ -47,8 +47,6 @@ class Model:
         """Run it once. What it raises is told in a sentence."""
         try:
             return self.deployed.run(self.inputs)
-        except TorchreelError:
-            raise
         except Exception as error:
             words = " ".join(f"--input {tensor_words(tensor)}" for tensor in self.inputs) or "no inputs"
             raise EdgeError(

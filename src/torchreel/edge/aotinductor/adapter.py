@@ -7,6 +7,7 @@ user's program is told by a package that was compiled with trace.provenance_trac
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -19,6 +20,7 @@ from torchreel.edge.aotinductor.kernels import Kernels, folder_of, remember_fold
 from torchreel.edge.calls import watch_call
 from torchreel.edge.exported import pt2
 from torchreel.edge.exported.containers import stand_in
+from torchreel.edge.native_stderr import unheard
 from torchreel.edge.reasons import or_say
 from torchreel.errors import EdgeError
 
@@ -68,7 +70,10 @@ def load(path: Path) -> Deployed:
     model = _load_model(path, name)
     stand_in(model.loader.get_call_spec())
 
+    has_run = False
+
     def run(tensors: Sequence[Any]) -> Any:
+        nonlocal has_run
         import torch
         from torch.utils import _pytree as pytree
 
@@ -79,8 +84,11 @@ def load(path: Path) -> Deployed:
                 f"for each."
             )
         args, kwargs = pytree.tree_unflatten(list(tensors), structure)
-        with torch.no_grad():
-            return model(*args, **kwargs)
+        # What is wrong with the inputs the library writes to standard error, and raises as well.
+        with torch.no_grad(), contextlib.nullcontext() if has_run else unheard():
+            answer = model(*args, **kwargs)
+        has_run = True
+        return answer
 
     return Deployed(model, run)
 

@@ -6,12 +6,11 @@ run in a process of its own, and refused if that does not end well.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from torchreel.edge.adapter import Deployed, InputSpec
 from torchreel.edge.executorch.pte import Input, Method, read_methods
 from torchreel.edge.executorch.runtime import runtime
 from torchreel.edge.executorch.source import loaded_from
+from torchreel.edge.native_stderr import unheard
 from torchreel.errors import EdgeError
 
 _TRIAL = Path(__file__).with_name("trial.py")
@@ -49,7 +49,7 @@ def load_measuring(path: Path) -> Deployed:
 
 def make_threads(library: Any) -> None:
     """As many as torch has. The runtime tells of each file that it looks for when it makes them."""
-    with quiet():
+    with unheard():
         if library._threadpool_get_thread_count() != torch.get_num_threads():
             library._unsafe_reset_threadpool(torch.get_num_threads())
 
@@ -150,7 +150,7 @@ def run_on_tensors(module: Any, method: Method, tensors: Sequence[Any]) -> Any:
     try:
         answers = module.run_method(method.name, values)
     except RuntimeError as error:
-        raise EdgeError(f"The program cannot be run on these inputs: {str(error).rstrip('.')}.") from error
+        raise EdgeError(f"ExecuTorch says: {str(error).rstrip('.')}.") from error
     return answers[0] if len(answers) == 1 else tuple(answers)
 
 
@@ -174,18 +174,3 @@ def _value(index: int, wanted: Input, tensor: torch.Tensor) -> Any:
 
 def _by(sizes: tuple[int, ...]) -> str:
     return "x".join(map(str, sizes)) or "a number"
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """What native code writes to stderr is thrown away."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)

@@ -16,8 +16,9 @@ from torchreel.edge.executorch.op_call import Argument, OpCall
 from torchreel.errors import EdgeError
 
 _IDENTIFIER = b"ET12"
-# Behind the identifier a header may say how much of the file is the program; weights come after it.
-_HEADER = struct.Struct("<4sIQ")
+# Behind the identifier a header may say its own length, how much of the file is the program, where the weights after
+# it begin and, in later releases, how much of the file they are.
+_HEADER = struct.Struct("<4sIQQQ")
 _HEADER_MAGIC = b"eh00"
 _KERNEL_CALL, _DELEGATE_CALL = 1, 2
 _STATIC = 0
@@ -101,10 +102,21 @@ def _program(path: Path) -> bytes:
         start = file.read(8 + _HEADER.size)
         size = -1
         if len(start) == 8 + _HEADER.size:
-            magic, _, said = _HEADER.unpack_from(start, 8)
-            size = min(said, path.stat().st_size) if magic == _HEADER_MAGIC else -1
+            magic, length, said, weights, weight_bytes = _HEADER.unpack_from(start, 8)
+            if magic == _HEADER_MAGIC:
+                _check_whole(path, max(said, weights + weight_bytes if length >= _HEADER.size else 0))
+                size = said
         file.seek(0)
         return file.read(size)
+
+
+def _check_whole(path: Path, size: int) -> None:
+    held = path.stat().st_size
+    if held < size:
+        raise EdgeError(
+            f"{path} has {held:,} of the {size:,} bytes that it says it has, so its end is missing: copy it again, or "
+            "export it again."
+        )
 
 
 def _method(plan: Table) -> Method:

@@ -46,7 +46,7 @@ def run_on_tensors(session: Any, specs: Sequence[InputSpec], tensors: Sequence[A
     try:
         results = session.run(None, feed)
     except Exception as error:
-        raise EdgeError(f"The model cannot be run on these inputs: {sentence(error)}") from error
+        raise EdgeError(f"ONNX Runtime says: {sentence(error)}") from error
     answers = tuple(_tensor(one) for one in results)
     return answers[0] if len(answers) == 1 else answers
 
