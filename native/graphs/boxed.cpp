@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -14,29 +15,10 @@ namespace torchreel::graphs {
 
 namespace {
 
-std::string text_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "no tensor";
+std::string text_of(c10::ScalarType dtype, c10::IntArrayRef sizes) {
   std::ostringstream text;
-  text << tensor.scalar_type() << ' ' << tensor.sizes();
+  text << dtype << ' ' << sizes;
   return text.str();
-}
-
-bool is_same(const at::Tensor& wanted, const at::Tensor& given) {
-  return given.defined() && given.scalar_type() == wanted.scalar_type() && given.sizes() == wanted.sizes();
-}
-
-void copy(const at::Tensor& to, const at::Tensor& from) {
-  if (from._is_zerotensor()) {  // autograd's zeros have no memory
-    to.zero_();
-    return;
-  }
-  if (from.const_data_ptr() == to.const_data_ptr() && from.strides() == to.strides()) return;
-  bool plain = from.layout() == c10::kStrided && from.is_cpu() && !from.is_conj() && !from.is_neg();
-  if (plain && from.strides() == to.strides() && to.is_non_overlapping_and_dense()) {
-    if (to.numel() != 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
-  } else {
-    to.copy_(from);
-  }
 }
 
 std::optional<c10::SafeKernelFunction> direct_kernel(const Bound& call) {
@@ -106,8 +88,8 @@ class BoxedKernel final : public Kernel {
   void keep(size_t place, const at::Tensor& given, bool written, bool checked) {
     if (place >= results_.size() || !results_[place].defined() || written) return;
     const auto& wanted = results_[place];
-    if (checked && !is_same(wanted, given)) throw ShapeChange(info_, text_of(wanted), text_of(given));
-    copy(wanted, given);
+    if (checked) check_same(info_, wanted.scalar_type(), wanted.sizes(), given);
+    copy_to(wanted, given);
   }
 
   const tape::OpInfo& info_;
@@ -131,6 +113,28 @@ ShapeChange::ShapeChange(const tape::OpInfo& op, std::string recorded_, std::str
       recorded(std::move(recorded_)),
       now(std::move(now_)) {}
 
+void check_same(const tape::OpInfo& op, c10::ScalarType dtype, c10::IntArrayRef sizes, const at::Tensor& given) {
+  if (given.defined() && given.scalar_type() == dtype && given.sizes() == sizes) return;
+  throw ShapeChange(op, text_of(dtype, sizes),
+                    given.defined() ? text_of(given.scalar_type(), given.sizes()) : "no tensor");
+}
+
+void copy_to(const at::Tensor& place, const at::Tensor& from) {
+  if (from._is_zerotensor()) {  // autograd's zeros have no memory
+    place.zero_();
+    return;
+  }
+  auto is_plain = [](const at::Tensor& tensor) {
+    return tensor.layout() == c10::kStrided && tensor.is_cpu() && !tensor.is_conj() && !tensor.is_neg();
+  };
+  if (!is_plain(from) || !is_plain(place) || from.strides() != place.strides() ||
+      !place.is_non_overlapping_and_dense()) {
+    place.copy_(from);
+  } else if (place.numel() != 0 && from.const_data_ptr() != place.const_data_ptr()) {
+    std::memcpy(place.mutable_data_ptr(), from.const_data_ptr(), place.nbytes());
+  }
+}
+
 bool is_dense_cpu(const torch::jit::Stack& arguments) {
   c10::DispatchKeySet keys;
   bool any = false;
@@ -149,6 +153,18 @@ bool is_dense_cpu(const torch::jit::Stack& arguments) {
     }
   }
   return any && (keys - kAbove) == c10::DispatchKeySet(c10::DispatchKey::CPU);
+}
+
+bool has_bits(const Bound& call) {
+  auto marked = [](const at::Tensor& tensor) { return tensor.defined() && (tensor.is_conj() || tensor.is_neg()); };
+  for (const auto& value : call.arguments) {
+    if (value.isTensor() && marked(value.toTensor())) return true;
+    if (!value.isList()) continue;
+    for (const auto& element : value.toListRef()) {
+      if (element.isTensor() && marked(element.toTensor())) return true;
+    }
+  }
+  return std::any_of(call.results.begin(), call.results.end(), marked);
 }
 
 std::unique_ptr<Kernel> prepare_boxed(const Bound& call) { return std::make_unique<BoxedKernel>(call); }

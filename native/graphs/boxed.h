@@ -18,8 +18,16 @@ struct ShapeChange : std::runtime_error {
   std::string now;
 };
 
+// Throws ShapeChange where a result is none of this dtype and these sizes.
+void check_same(const tape::OpInfo& op, c10::ScalarType dtype, c10::IntArrayRef sizes, const at::Tensor& given);
+// All elements, whatever has them.
+void copy_to(const at::Tensor& place, const at::Tensor& from);
+
 // Whether the backend for dense CPU tensors is all that a call with these arguments meets.
 bool is_dense_cpu(const torch::jit::Stack& arguments);
+
+// Whether a tensor of it is marked as conjugated or negated, which torch resolves on the way to a kernel.
+bool has_bits(const Bound& call);
 
 // Autograd on or off, as it was for the op; nothing is done where it is so already.
 class WithGrad {

@@ -6,6 +6,7 @@
 
 #include "../tape/slots.h"
 #include "boxed.h"
+#include "loose.h"
 #include "numbers.h"
 
 namespace torchreel::graphs {
@@ -49,6 +50,7 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
   std::vector<int64_t> lasts(recording_->storages().size(), kForever);
   bytes_ = place(obstacles, forward, keeps, lasts);
   pool_->reach(bytes_);
+  make_loose();
   make_inputs();
   std::vector<Placed> placed;
   for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) placed.push_back(bind(i, exact, lasts));
@@ -89,6 +91,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
   std::vector<uint32_t> needers;
   for (uint32_t storage = 0; storage < storages.size(); storage++) {
     const auto& info = storages[storage];
+    if (info.loose) continue;
     if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) {
       memory_[storage] = info.memory;
       continue;
@@ -137,7 +140,21 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
   return reach;
 }
 
+void Graph::make_loose() {
+  const auto& storages = recording_->storages();
+  if (std::none_of(storages.begin(), storages.end(), [](const auto& info) { return info.loose; })) return;
+  loose_.resize(tensors_.size());
+  forget_loose();
+}
+
+void Graph::forget_loose() {
+  for (uint32_t slot = 0; slot < loose_.size(); slot++) {
+    if (recording_->slot(slot).loose) loose_[slot] = recording_->tensor(slot);
+  }
+}
+
 const at::Tensor& Graph::tensor(uint32_t slot) {
+  if (recording_->slot(slot).loose) return loose_[slot];
   auto& tensor = tensors_[slot];
   if (tensor.defined()) return tensor;
   const auto& given = recording_->tensor(slot);
@@ -159,7 +176,7 @@ void Graph::make_inputs() {
     uint32_t slot = slots[i];
     bool is_bound = i < bound_.size() && bound_[i] != nullptr;
     auto kind = slot == kNone || is_bound ? StorageInfo::kConstant : recording_->storage_of(slot).kind;
-    if (kind != StorageInfo::kInput && kind != StorageInfo::kGradient) {
+    if ((kind != StorageInfo::kInput && kind != StorageInfo::kGradient) || recording_->slot(slot).loose) {
       inputs_.push_back({at::Tensor(), nullptr, 0});
       continue;
     }
@@ -225,11 +242,13 @@ Placed Graph::bind(size_t place, bool exact, const std::vector<int64_t>& lasts) 
       placed.lasts.push_back(slot == kNone ? kForever : lasts[recording_->slot(slot).storage]);
     }
   }
-  if (number) {
+  if (recording_->is_loose(step)) {
+    placed.kernel = loose_kernel(call, *recording_, place, loose_);
+  } else if (number) {
     placed.kernel = number_kernel(call, step, numbers_);
   } else if (formulas) {
     placed.kernel = formula_kernel(call, step, numbers_);
-  } else if (step.op->varying) {
+  } else if (step.op->varying || has_bits(call)) {
     placed.kernel = prepare_boxed(call);  // which looks at each run how much it gave
   } else {
     placed.kernel = prepare(call);

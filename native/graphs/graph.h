@@ -57,6 +57,10 @@ class Graph {
   const std::vector<Range>& writes() const { return writes_; }
   size_t bytes() const { return bytes_; }
   const at::Tensor& tensor(uint32_t slot);
+  // Of an input or an output without fixed memory.
+  at::Tensor& loose(uint32_t slot) { return loose_[slot]; }
+  // Lets go of what the last run left there.
+  void forget_loose();
 
   size_t kernels() const { return kernels_.size(); }
   const Kernel& kernel(size_t place) const { return *kernels_[place]; }
@@ -76,6 +80,7 @@ class Graph {
   Placed bind(size_t step, bool exact, const std::vector<int64_t>& lasts);
   c10::IValue argument(const tape::Given& given, bool& fixed);
   void make_inputs();
+  void make_loose();
 
   std::shared_ptr<const Recording> recording_;
   Part part_;
@@ -83,6 +88,7 @@ class Graph {
   std::vector<c10::Storage> memory_;  // by storage
   std::vector<Range> ranges_;         // by storage, of those in the pool
   std::vector<at::Tensor> tensors_;   // by slot, made when they are needed
+  Tensors loose_;                     // by slot, those that have no fixed memory; nothing if there are none
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<uint32_t> ops_;
   std::vector<InputPlace> inputs_;

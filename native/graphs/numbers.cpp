@@ -1,6 +1,7 @@
 #include "numbers.h"
 
 #include "../tape/numbers.h"
+#include "boxed.h"
 #include "graph.h"
 
 namespace torchreel::graphs {
@@ -43,7 +44,7 @@ class FormulaKernel : public Kernel {
   FormulaKernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers)
       : call_(call), step_(step), numbers_(numbers) {
     const auto& handle = call_.op->handle;
-    if (handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
+    if (!has_bits(call_) && handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
       kernel_.emplace(handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
     }
     for (size_t i = 0; i < call_.op->written.size(); i++) in_place_ = in_place_ || call_.op->written[i];

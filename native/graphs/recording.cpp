@@ -49,11 +49,17 @@ bool only_turns(const Step& step) {
 
 }  // namespace
 
+void set_bits(const at::Tensor& tensor, const tape::PlanSlot& slot) {
+  if (slot.conjugate) tensor._set_conj(true);
+  if (slot.negative) tensor._set_neg(true);
+}
+
 at::Tensor tensor_on(const c10::Storage& storage, const tape::PlanSlot& slot) {
   c10::InferenceMode plain(true);  // a tensor that is made now has the key of its backend alone
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(slot.dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides, slot.offset);
+  set_bits(tensor, slot);
   return tensor;
 }
 
@@ -75,6 +81,7 @@ Recording::Recording(Recorded recorded) : all_(std::move(recorded)) {
   for (const auto& step : all_.steps) ops_ = std::max<size_t>(ops_, step.index + 1);
   find_kinds();
   for (const auto& step : all_.steps) check(step);
+  check_loose();
   leave_out();
   find_lives();
   find_guards();
@@ -86,10 +93,11 @@ void Recording::find_kinds() {
   storages_.resize(count);
   for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
     const auto& record = all_.slots[slot];
-    if (!all_.tensors[slot].defined() || !record.strided) continue;
+    if (record.storage != kNone && record.loose) storages_[record.storage].loose = true;
+    if (!all_.tensors[slot].defined()) continue;
     auto& info = storages_[record.storage];
     info.kind = StorageInfo::kExternal;
-    info.memory = all_.tensors[slot].storage();
+    if (!record.loose) info.memory = all_.tensors[slot].storage();
   }
   for (uint32_t slot : all_.inputs) {
     auto& info = storages_[all_.slots[slot].storage];
@@ -132,12 +140,50 @@ void Recording::check(const Step& step) const {
   for (const auto& given : step.given) {
     if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
   }
-  each_slot(step, [&](uint32_t slot, bool) {
-    if (!all_.slots[slot].strided)
-      refuse(step, step.op->name + " has a tensor that is sparse, quantized or conjugated");
-    const auto& tensor = all_.tensors[slot];
-    if (tensor.defined() && !tensor.is_cpu()) refuse(step, step.op->name + " has a tensor that is not on the CPU");
+  if (!is_loose(step)) return;
+  if (tape::is_collective(step.op->name)) refuse(step, step.op->name + " has a tensor without fixed memory");
+  bool computed = step.keeps_number;
+  for (const auto& given : step.given) computed = computed || given.kind >= Given::kFormula;
+  if (computed)
+    refuse(step, step.op->name + " has a number that Python computes with, and a tensor without fixed memory");
+  each_slot(step, [&](uint32_t slot, bool writes) {
+    if (writes && all_.slots[slot].loose && storage_of(slot).kind != StorageInfo::kMade) {
+      refuse(step, step.op->name + " writes to a tensor of others that is sparse, quantized or on another device");
+    }
   });
+}
+
+bool Recording::is_loose(const Step& step) const {
+  bool any = false;
+  each_slot(step, [&](uint32_t slot, bool) { any = any || all_.slots[slot].loose; });
+  return any;
+}
+
+// What a loose tensor is made of is copied, and so is what is seen of it: a write to either would not reach the other.
+void Recording::check_loose() const {
+  std::vector<bool> shared(storages_.size(), false);
+  for (const auto& step : all_.steps) {
+    each_slot(step, [&](uint32_t slot, bool writes) {
+      if (writes && shared[all_.slots[slot].storage]) {
+        refuse(step, step.op->name + " writes to memory that a sparse, quantized or nested tensor may share");
+      }
+    });
+    if (!is_loose(step)) continue;
+    bool gives = false;
+    for (const auto& gave : step.gave) {
+      for (uint32_t slot : gave.slots) gives = gives || (slot != kNone && all_.slots[slot].loose);
+    }
+    for (size_t i = 0; gives && i < step.given.size(); i++) {
+      for (uint32_t slot : step.given[i].slots) {
+        if (slot != kNone && !all_.slots[slot].loose && !writes(step, i)) shared[all_.slots[slot].storage] = true;
+      }
+    }
+    for (const auto& gave : step.gave) {
+      for (uint32_t slot : gave.slots) {
+        if (step.op->view && slot != kNone && !all_.slots[slot].loose) shared[all_.slots[slot].storage] = true;
+      }
+    }
+  }
 }
 
 // Whether all that it gives is what it was given, seen differently.
@@ -167,7 +213,7 @@ bool Recording::is_alias(const Step& step) const {
 
 bool Recording::is_foldable(const Step& step, const std::vector<bool>& written) const {
   const auto& op = *step.op;
-  if (op.random || op.unset || op.silent || op.varying || step.gave.empty()) return false;
+  if (op.random || op.unset || op.silent || op.varying || step.gave.empty() || is_loose(step)) return false;
   if (tape::is_collective(op.name)) return false;
   for (size_t i = 0; i < step.given.size(); i++) {
     const auto& given = step.given[i];
@@ -241,7 +287,7 @@ void Recording::leave_out() {
   for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
     const auto& record = all_.slots[slot];
     const auto& tensor = all_.tensors[slot];
-    if (!tensor.defined() || !record.strided || written[record.storage]) continue;
+    if (!tensor.defined() || record.loose || written[record.storage]) continue;
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) storages_[record.storage].kind = StorageInfo::kConstant;
   }
   std::vector<Step> steps;
@@ -249,7 +295,7 @@ void Recording::leave_out() {
   for (auto& step : all_.steps) {
     if (boundary_ == SIZE_MAX && step.index >= all_.boundary) boundary_ = steps.size();
     if (step.op->silent || only_turns(step) || step.op->name == kWrap || is_alias(step)) continue;
-    if (step.op->unset && !step.gave.empty()) continue;
+    if (step.op->unset && !step.gave.empty() && !is_loose(step)) continue;
     if (is_foldable(step, written)) {
       fold(step);
       continue;
@@ -271,7 +317,7 @@ void Recording::find_lives() {
   }
   for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
     const auto& record = all_.slots[slot];
-    if (!record.strided) continue;
+    if (record.loose) continue;
     auto& info = storages_[record.storage];
     info.extent = std::max(info.extent, record.extent);
     info.lowest = std::min(info.lowest, static_cast<size_t>(record.offset) * c10::elementSize(record.dtype));
@@ -283,7 +329,10 @@ void Recording::find_lives() {
     const auto& info = storages_[storage];
     bool ours = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kInput;
     bool before = info.kind == StorageInfo::kInput || info.first < boundary;
-    if (ours && before && info.last >= boundary) saved_.push_back(storage);
+    if (!ours || !before || info.last < boundary) continue;
+    if (info.loose)
+      throw NotStatic("it keeps a tensor that is sparse, quantized or on another device for its backward");
+    saved_.push_back(storage);
   }
 }
 
@@ -311,7 +360,7 @@ void Recording::check_inputs() const {
 void Recording::find_guards() {
   for (size_t i = 0; i < all_.steps.size(); i++) {
     const auto& step = all_.steps[i];
-    bool guards = step.op->varying;
+    bool guards = step.op->varying || is_loose(step);
     for (const auto& gave : step.gave) guards = guards || (gave.kind == Gave::kNumber && step.guarded);
     if (guards) last_guard_ = static_cast<int64_t>(i);
   }
@@ -332,7 +381,7 @@ void Recording::find_guards() {
   }
   std::vector<bool> met(storages_.size(), false);
   for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
-    if (!all_.tensors[slot].defined() || !all_.slots[slot].strided) continue;
+    if (!all_.tensors[slot].defined() || all_.slots[slot].loose) continue;
     uint32_t storage = all_.slots[slot].storage;
     if (late[storage]) written_.push_back(slot);
     if (early[storage] && !met[storage]) written_before_guard_.push_back(slot);

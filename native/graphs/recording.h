@@ -23,6 +23,7 @@ struct StorageInfo {
   Kind kind = kMade;
   bool written = false;           // by an op, after it was made
   bool handed_out = false;        // the caller gets a tensor on it
+  bool loose = false;             // it is a tensor that has no fixed memory
   size_t lowest = SIZE_MAX;       // byte that a slot begins with
   size_t extent = 0;              // bytes that slots reach to
   int64_t first = -1, last = -1;  // steps that use it
@@ -62,6 +63,8 @@ class Recording {
   // Storages that the forward leaves for the backward.
   const std::vector<uint32_t>& saved() const { return saved_; }
   const at::Tensor& tensor(uint32_t slot) const { return all_.tensors[slot]; }
+  // Whether a tensor without fixed memory is among what the step takes or gives.
+  bool is_loose(const tape::Step& step) const;
   size_t ops() const { return ops_; }  // of the program
 
   // Where a run may find that it is not the recorded program: what it has written to others until then.
@@ -78,6 +81,7 @@ class Recording {
  private:
   void find_kinds();
   void check(const tape::Step& step) const;
+  void check_loose() const;
   bool is_alias(const tape::Step& step) const;
   bool is_foldable(const tape::Step& step, const std::vector<bool>& written) const;
   void fold(const tape::Step& step);
@@ -98,6 +102,10 @@ class Recording {
   bool draws_before_guard_ = false;
 };
 
+using Tensors = std::vector<at::Tensor>;
+
+// Marks it as conjugated or negated, as the slot is.
+void set_bits(const at::Tensor& tensor, const tape::PlanSlot& slot);
 // A tensor on memory, without autograd's keys.
 at::Tensor tensor_on(const c10::Storage& storage, const tape::PlanSlot& slot);
 

@@ -28,6 +28,7 @@ at::Tensor given_on(const c10::Storage& storage, const tape::PlanSlot& slot, int
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(slot.dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides, offset);
+  set_bits(tensor, slot);
   return tensor;
 }
 
@@ -82,17 +83,19 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
   const auto& tensors = recording_->recorded().tensors;
   for (uint32_t slot = 0; slot < tensors.size(); slot++) {
     const auto& tensor = tensors[slot];
-    if (!tensor.defined() || !recording_->slot(slot).strided) continue;
-    if (recording_->storage_of(slot).kind != StorageInfo::kExternal) continue;
+    if (!tensor.defined() || recording_->storage_of(slot).kind != StorageInfo::kExternal) continue;
     externals_.push_back({tensor.unsafeGetTensorImpl(), storage_impl(tensor), tensor.requires_grad()});
-    places_.add(tensor);
+    if (!recording_->slot(slot).loose) places_.add(tensor);
   }
   for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
   const auto& inputs = recording_->recorded().inputs;
   for (uint32_t i = 0; i < inputs.size(); i++) {
     if (recording_->storage_of(inputs[i]).kind == StorageInfo::kExternal) inputs_.external.push_back(i);
-    if (recording_->slot(inputs[i]).strided && bytes_of(recording_->slot(inputs[i])) >= kLarge)
+    if (recording_->slot(inputs[i]).loose) {
+      inputs_.loose.push_back(i);
+    } else if (bytes_of(recording_->slot(inputs[i])) >= kLarge) {
       inputs_.large.push_back(i);
+    }
   }
   has_more_to_write_ =
       !written_.empty() || !recording_->written_inputs().empty() || !recording_->recorded().bindings.empty();
@@ -111,6 +114,8 @@ bool Route::is_in_place(const Tensors& given) const {
   const auto& inputs = recording_->recorded().inputs;
   for (uint32_t i : inputs_.external) {
     const auto& info = recording_->storage_of(inputs[i]);
+    if (info.loose && !given[i].is_same(recording_->tensor(inputs[i]))) return false;
+    if (info.loose) continue;
     if (storage_impl(given[i]) != info.memory.unsafeGetStorageImpl()) return false;
     if (given[i].storage_offset() != recording_->slot(inputs[i]).offset) return false;
   }
@@ -189,6 +194,7 @@ std::vector<char*> Route::to_bind(Branches& branches, const Tensors& given) cons
     const auto& saved = recording_->saved();
     if (std::find(saved.begin(), saved.end(), recording_->slot(inputs[i]).storage) != saved.end()) continue;
     if (shared[i] || recording_->storage_of(inputs[i]).kind != StorageInfo::kInput || tensor.numel() == 0) continue;
+    if (recording_->slot(inputs[i]).loose) continue;
     bool stays =
         tensor.nbytes() >= kLarge && i < branches.last.size() && branches.last[i] == data_of(*storage_impl(tensor));
     bool fixed = i < options_.fixed.size() && options_.fixed[i];
@@ -244,6 +250,9 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
 
 void Route::copy_in(Graph& graph, const Tensors& given) const {
   const auto& places = graph.inputs();
+  for (uint32_t i : inputs_.loose) {
+    if (graph.part() == Part::kForward) graph.loose(recording_->recorded().inputs[i]) = given[i];
+  }
   for (size_t i = 0; i < places.size(); i++) {
     const auto& place = places[i];
     if (place.place == nullptr) continue;  // bound
@@ -300,6 +309,7 @@ c10::Storage Route::storage_for(Graph& graph, uint32_t storage, bool copies, Han
 at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, Handed& known) {
   if (slot == kNone) return at::Tensor();
   const auto& record = recording_->slot(slot);
+  if (record.loose) return graph.tensor(slot);
   const auto& info = recording_->storage_of(slot);
   if (info.kind == StorageInfo::kInput || info.kind == StorageInfo::kGradient) {
     const auto& all = recording_->recorded();
@@ -423,6 +433,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
       throw;
     }
     if (!report.failure.empty()) {
+      graph->forget_loose();
       undo(here);
       release_gradients(nullptr);
       return Outcome::kGuard;
@@ -437,6 +448,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   }
   results.clear();
   for (uint32_t slot : recording_->recorded().outputs) results.push_back(output(*graph, slot, given, copies, known));
+  graph->forget_loose();
   return Outcome::kDone;
 }
 
@@ -475,6 +487,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   for (uint32_t slot : recording_->recorded().derivatives) {
     results.push_back(output(*graph, slot, gradients, false, known));
   }
+  graph->forget_loose();
 }
 
 void Route::make_first(const Tensors& given) {

@@ -12,8 +12,6 @@
 
 namespace torchreel::graphs {
 
-using Tensors = std::vector<at::Tensor>;
-
 enum class Held { kBranch, kCopy, kError };
 
 struct RouteOptions {
@@ -83,6 +81,7 @@ class Route : public std::enable_shared_from_this<Route> {
   struct Inputs {
     std::vector<uint32_t> external;  // places of those that are tensors of the function's own
     std::vector<uint32_t> large;     // of those that may be read where they lie
+    std::vector<uint32_t> loose;     // of those that have no fixed memory
   };
   struct BackwardBranch {
     uint32_t forward;  // id

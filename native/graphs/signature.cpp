@@ -187,8 +187,9 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
             .alignment = 0,
             .same = static_cast<uint32_t>(place),
             .distance = 0};
-  if (tensor.layout() != c10::kStrided || !tensor.has_storage() || tensor.is_nested()) return spec;
+  if (tensor.is_nested()) return spec;
   spec.sizes = c10::DimVector(tensor.sizes());
+  if (tensor.layout() != c10::kStrided || !tensor.has_storage()) return spec;
   spec.strides = c10::DimVector(tensor.strides());
   auto data = reinterpret_cast<intptr_t>(tensor.const_data_ptr());
   spec.alignment = static_cast<uint8_t>(data & 63);
@@ -241,7 +242,10 @@ bool Signature::fits(const Tensors& tensors) const {
     if (tensor.requires_grad() != spec.requires_grad) return false;
     const Lie lie(tensor, spec.item);
     met[i] = {lie.storage, lie.data};
-    if (lie.storage == nullptr) continue;
+    if (lie.storage == nullptr) {
+      if (!spec.sizes.empty() && tensor.sizes() != c10::IntArrayRef(spec.sizes)) return false;
+      continue;
+    }
     if (lie.dim != spec.sizes.size() || (lie.data & 63) != spec.alignment) return false;
     int64_t differ = 0;  // there are few: shorter than a call of memcmp
     const int64_t *sizes = spec.sizes.data(), *strides = spec.strides.data();

@@ -204,13 +204,16 @@ PlanSlot slot_of(const py::handle& slot) {
   made.external = role != "made";
   made.input = role == "input";
   made.dtype = static_cast<c10::ScalarType>(dtype_code(slot.attr("dtype").cast<std::string>()));
-  made.strided = slot.attr("layout").cast<std::string>() == "strided" && !slot.attr("conjugate").cast<bool>() &&
-                 !slot.attr("negative").cast<bool>() && !c10::isQIntType(made.dtype);
+  made.conjugate = slot.attr("conjugate").cast<bool>();
+  made.negative = slot.attr("negative").cast<bool>();
   for (const auto& size : slot.attr("sizes")) made.sizes.push_back(size.cast<int64_t>());
   for (const auto& stride : slot.attr("strides")) made.strides.push_back(stride.cast<int64_t>());
-  if (made.sizes.size() != made.strides.size()) made.strided = false;
+  bool dense = slot.attr("layout").cast<std::string>() == "strided" && made.sizes.size() == made.strides.size() &&
+               !c10::isQIntType(made.dtype);
+  made.strided = dense && !made.conjugate && !made.negative;
+  made.loose = !dense || slot.attr("device").cast<std::string>() != "cpu";
   made.offset = slot.attr("offset").cast<int64_t>();
-  if (made.strided) {
+  if (dense) {
     made.extent = at::detail::computeStorageNbytes(made.sizes, made.strides, c10::elementSize(made.dtype), made.offset);
   }
   return made;

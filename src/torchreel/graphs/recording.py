@@ -161,6 +161,8 @@ class Take:
             raise RefusedError(f"cannot be replayed: {parts.refusal}")
         if self._session.scheduled:
             raise RefusedError("steps a scheduler of the learning rate: call scheduler.step() outside of it")
+        if any(tensor.is_nested for tensor in self._inputs):
+            raise RefusedError("is given a nested tensor, whose sizes are not known without asking it")
         if any(slot < 0 for slot in self._slots):
             raise RefusedError("returns a tensor that no op made")
         if parts.left:

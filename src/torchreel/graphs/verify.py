@@ -48,12 +48,27 @@ def _copies(result: Any) -> list[torch.Tensor]:
 def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
-    if a.shape != b.shape or a.dtype != b.dtype:
+    if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout:
         return False
     with quietly():
-        if a.is_floating_point() or a.is_complex():
-            return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(a.isnan(), b.isnan()))
-        return bool(torch.equal(a, b))
+        return all(map(_same_values, _dense_parts(a), _dense_parts(b)))
+
+
+def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """What a sparse tensor is made of; another one itself."""
+    if tensor.layout == torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor]
+
+
+def _same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.is_floating_point() or a.is_complex():
+        return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(a.isnan(), b.isnan()))
+    return bool(torch.equal(a, b))
 
 
 def _same_state(a: State, b: State) -> bool:
