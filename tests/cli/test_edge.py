@@ -128,6 +128,27 @@ def test_compare_as_a_table(torchreel: Torchreel, net: nn.Module) -> None:
     assert Path("x.reel").is_dir() and Path("x-2.reel").is_dir()
 
 
+def test_compared_with_the_same_model_in_a_wrapper(torchreel: Torchreel, net: nn.Module) -> None:
+    class Wrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x) * 2
+
+    torch.export.save(torch.export.export(Wrapper().eval(), (torch.ones(1, 3, 8, 8),)), "wrapped.pt2")
+    document = found(torchreel("edge", "net.pt", *QUICK, "--compare", "wrapped.pt2", "--format", "json"))
+    matched = {(row["path"], row["op"]) for row in document["rows"] if row["left"] and row["right"]}
+    assert matched == {("conv", "conv"), ("", "relu"), ("", "reshape"), ("head", "matmul")}
+    assert {module["path"] for module in document["modules"]} == {"conv", "head"}
+
+
+def test_what_is_in_ops_and_what_is_between_them_is_the_whole(torchreel: Torchreel, net: nn.Module) -> None:
+    document = found(torchreel("edge", "net.pt", *INPUT, "--repeat", "10", "--format", "json"))
+    assert document["ops_ns"] + document["between_ns"] == document["ns"]
+
+
 def test_a_reel_is_replaced_only_if_that_is_asked_for(torchreel: Torchreel, net: nn.Module) -> None:
     arguments = ("edge", "net.pt", *INPUT, *QUICK, "-o", "x.reel")
     assert torchreel(*arguments).code == 0
@@ -137,6 +158,14 @@ def test_a_reel_is_replaced_only_if_that_is_asked_for(torchreel: Torchreel, net:
     # What cannot be measured leaves the old one in place.
     assert torchreel("edge", "net.pt", "--input", "1x9", *QUICK, "-o", "x.reel", "--force").code == 1
     assert torchreel_package.load("x.reel").ops.num_rows > 0
+
+
+def test_a_model_that_knows_no_lines_is_not_said_to_have_them(torchreel: Torchreel, net: nn.Module) -> None:
+    torch.jit.script(net)._save_for_lite_interpreter("bare.ptl")
+    outcome = torchreel("edge", "bare.ptl", *INPUT, *QUICK)
+    assert "Note: The model was saved without debug information" in outcome.out
+    assert "torchreel export" in outcome.out and "--with stack" not in outcome.out
+    assert "--with stack" in torchreel("edge", "net.ptl", *INPUT, *QUICK).out
 
 
 def test_two_commands_at_the_same_time_write_two_reels(directory: Path) -> None:

@@ -3,13 +3,15 @@
 Ops are the same if they are in the same module and one computes what the other does, whatever their formats call them.
 Where one of the two reels does not know the modules of its ops, ops of a name are one row. What has no counterpart,
 because a compiler folded or fused it, is told apart. Modules have the time of all ops in them: what is fused within one
-is compared fairly there.
+is compared fairly there. A model that was wrapped in another module to be saved in one of the formats is found in it.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -91,6 +93,10 @@ class _Group:
     times: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # of each run
 
 
+_Groups = dict[tuple[str, str], _Group]
+"""By place and op."""
+
+
 @dataclass(frozen=True)
 class _Op:
     run: int
@@ -104,7 +110,7 @@ def edge_compare(left: Reel, right: Reel) -> Comparison:
     """Match the ops of two reels of EdgeProfiler."""
     (left_ops, left_runs), (right_ops, right_runs) = _read(left), _read(right)
     by_module = all(any("." in (op.path or "") for op in ops) for ops in (left_ops, right_ops))
-    ours, theirs = _grouped(left_ops, by_module), _grouped(right_ops, by_module)
+    ours, theirs = _most_alike(_views(left_ops, by_module), _views(right_ops, by_module))
     rows = [
         Match(*place, _side(ours.get(place), left_runs), _side(theirs.get(place), right_runs))
         for place in dict.fromkeys((*ours, *theirs))
@@ -118,7 +124,7 @@ def edge_compare(left: Reel, right: Reel) -> Comparison:
     )
 
 
-def _module_times(groups: dict[tuple[str, str], _Group], runs: int) -> dict[str, int]:
+def _module_times(groups: _Groups, runs: int) -> dict[str, int]:
     """The time of each module with all that is in it, the model itself left out."""
     times: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for (path, _), group in groups.items():
@@ -150,12 +156,36 @@ def _read(reel: Reel) -> tuple[list[_Op], int]:
     return [_Op(*row) for row in rows], int(runs)
 
 
-def _grouped(ops: list[_Op], by_module: bool) -> dict[tuple[str, str], _Group]:
-    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+def _views(ops: list[_Op], by_module: bool) -> list[_Groups]:
+    """The ops by their places in the model, then in the module that holds all others, then in the next, if it does."""
+    if not by_module:
+        return [_grouped(ops, lambda _: "")]
+    # The model's own name differs: its class in one format, its graph's or its file's in another.
+    paths = {op.path: tuple(op.path.split(".")[1:]) for op in ops if op.path}
+    around = _common([path for path in paths.values() if path])
+
+    def path(depth: int, op: _Op) -> str:
+        parts = paths.get(op.path or "", ())
+        return ".".join(parts[depth:] if parts[:depth] == around[:depth] else parts)
+
+    return [_grouped(ops, functools.partial(path, depth)) for depth in range(len(around) + 1)]
+
+
+def _common(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names with which all of them begin."""
+    names = itertools.takewhile(lambda level: len(set(level)) == 1, zip(*paths, strict=False))
+    return tuple(level[0] for level in names)
+
+
+def _most_alike(left: list[_Groups], right: list[_Groups]) -> tuple[_Groups, _Groups]:
+    """Those with the most rows in common; of several the first, which leave out the least."""
+    return max(itertools.product(left, right), key=lambda pair: len(pair[0].keys() & pair[1].keys()))
+
+
+def _grouped(ops: list[_Op], path: Callable[[_Op], str]) -> _Groups:
+    groups: _Groups = defaultdict(_Group)
     for op in ops:
-        # The model's own name differs: its class in one format, its graph's or its file's in another.
-        path = (op.path or "").partition(".")[2] if by_module else ""
-        group = groups[path, canonical(op.name)]
+        group = groups[path(op), canonical(op.name)]
         group.names[op.name] = None
         group.calls += op.calls
         group.times[op.run] += op.ns

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     import duckdb
 
 
+_UNEVEN = 1.5
+"""The upper quartile over the lower: on a quiet machine it is below 1.2."""
+
+
 @dataclass(frozen=True)
 class RunTotals:
     runs: int
     ns: int  # of a run: the median and the quartiles
     low_ns: int
     high_ns: int
-    ops_ns: int  # of it in ops: the median of the runs
+    ops_ns: int  # of it in ops, in the run of the median: this and the next are the whole of it
     between_ns: int  # of it in none
     ops: float  # ops of a run
     flops: int | None  # of those ops that a formula is known for; None if there is none
@@ -27,6 +31,11 @@ class RunTotals:
     def share(self, ns: int) -> float:
         """The part of a run's time, from 0 to 1."""
         return ns / self.ns if self.ns else 0.0
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether the runs differ so much that medians of parts need not add up to that of the whole."""
+        return self.high_ns > _UNEVEN * self.low_ns
 
     @property
     def flops_per_s(self) -> float | None:
@@ -38,7 +47,7 @@ def run_totals(connection: duckdb.DuckDBPyConnection) -> RunTotals:
     durations = _column(connection, "SELECT dur_ns FROM runs ORDER BY run")
     runs = len(durations)
     low, middle, high = statistics.quantiles(durations, n=4, method="inclusive") if runs > 1 else durations * 3
-    busy = _column(connection, _BUSY)
+    in_ops = _of_the_middle(durations, _column(connection, _BUSY))
     ops, flops = connection.sql("SELECT count(*), sum(flops)::BIGINT FROM shown").fetchall()[0]
     peak = connection.sql(_PEAK).fetchall()[0][0]
     return RunTotals(
@@ -46,12 +55,19 @@ def run_totals(connection: duckdb.DuckDBPyConnection) -> RunTotals:
         ns=round(middle),
         low_ns=round(low),
         high_ns=round(high),
-        ops_ns=round(statistics.median(busy)),
-        between_ns=round(statistics.median(all_ - in_ops for all_, in_ops in zip(durations, busy, strict=True))),
+        ops_ns=in_ops,
+        between_ns=round(middle) - in_ops,
         ops=ops / runs,
         flops=None if flops is None else round(flops / runs),
         peak_bytes=peak,
     )
+
+
+def _of_the_middle(durations: list[int], values: list[int]) -> int:
+    """The value of the run whose duration is the median, or the mean of the two that it lies between."""
+    ordered = sorted(range(len(durations)), key=durations.__getitem__)
+    middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
+    return round(statistics.mean(values[run] for run in middle))
 
 
 # Of each run, the time in which at least one op was open, on whichever thread.

@@ -71,6 +71,11 @@ def sentences(measurement: Measurement, costs: EdgeCosts) -> list[str]:
     if totals.peak_bytes is not None:
         unseen = ", what the runtime keeps for itself not counted" if any(op.backend for op in costs.ops) else ""
         lines.append(f"Memory: at most {bytes_text(totals.peak_bytes)} more within a run than before it{unseen}.")
+    if totals.is_uneven:
+        lines.append(
+            "Note: The runs took very different times, as on a busy machine, so that the times of ops, each a median "
+            "of its own, do not add up to that of a run: more runs with --repeat or fewer --threads may help."
+        )
     if measurement.remark:
         lines.append(f"Note: {measurement.remark}")
     return lines
@@ -166,7 +171,7 @@ def _next(measurement: Measurement) -> list[str]:
     stacks = measurement.reel.table("ops", ["stack"])["stack"]
     if stacks.null_count < len(stacks):
         ideas.append((f"torchreel report {reel} --by stack", "by the line of the source"))
-    else:
+    elif measurement.remark is None:  # else it says why there are no lines
         model = shlex.quote(str(measurement.path))
         ideas.append((f"torchreel edge {model} --with stack,modules ...", "with the source line of every op"))
     ideas.append((f"torchreel sql {reel}", "the tables, for questions of your own"))
