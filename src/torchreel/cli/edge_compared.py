@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from torchreel.cli.edge_costs import costs_dict, describe, flops_text
+from torchreel.cli.edge_costs import costs_dict, describe, flops_text, print_next
 from torchreel.cli.units import bytes_text, count_text, time_text
 
 if TYPE_CHECKING:
@@ -65,11 +65,8 @@ def print_compared(compared: Compared, limit: int) -> None:
     _print_rows(compared, edge_compare(compared.left.reel, compared.right.reel), limit, out)
     out.print()
     reels = [shlex.quote(str(one.reel.path)) for one in (compared.left, compared.right)]
-    out.print(
-        f"Next: torchreel export {reels[0]} --to perfetto    the runs as a timeline, for ui.perfetto.dev",
-        soft_wrap=True,
-    )
-    out.print(f"      torchreel export {reels[1]} --to perfetto    those of the other", soft_wrap=True)
+    whats = ("the runs as a timeline, for ui.perfetto.dev", "those of the other")
+    print_next([(f"torchreel export {reel} --to perfetto", what) for reel, what in zip(reels, whats, strict=True)], out)
 
 
 def _agreement(apart: float | str) -> str:
@@ -111,7 +108,7 @@ def _print_rows(compared: Compared, comparison: Comparison, limit: int, out: Con
 
     matched, unmatched = comparison.matched, comparison.unmatched
     if not comparison.by_module:
-        say(out, "One of them does not know its modules: ops are matched by what they compute alone.")
+        say(out, "The modules are not known of both: ops are matched by what they compute alone.")
     if matched:
         draw(_match_columns(matched[: limit or None], compared), out)
         _say_limit(len(matched), limit, out)

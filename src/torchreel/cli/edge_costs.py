@@ -50,8 +50,7 @@ def print_costs(measurement: Measurement, costs: EdgeCosts, limit: int) -> None:
         out.print()
         _draw(_module_columns(costs.modules[: limit or None]), len(costs.modules), limit, out)
     out.print()
-    for line in _next(measurement):
-        out.print(line, soft_wrap=True)
+    print_next(_ideas(measurement), out)
 
 
 def sentences(measurement: Measurement, costs: EdgeCosts) -> list[str]:
@@ -165,7 +164,7 @@ def _text(value: int | None, text: Callable[[int], str]) -> str:
     return "" if value is None else text(value)
 
 
-def _next(measurement: Measurement) -> list[str]:
+def _ideas(measurement: Measurement) -> list[tuple[str, str]]:
     reel = shlex.quote(str(measurement.reel.path))
     ideas = [(f"torchreel export {reel} --to perfetto", "the runs as a timeline, for ui.perfetto.dev")]
     stacks = measurement.reel.table("ops", ["stack"])["stack"]
@@ -175,7 +174,11 @@ def _next(measurement: Measurement) -> list[str]:
         model = shlex.quote(str(measurement.path))
         ideas.append((f"torchreel edge {model} --with stack,modules ...", "with the source line of every op"))
     ideas.append((f"torchreel sql {reel}", "the tables, for questions of your own"))
+    return ideas
+
+
+def print_next(ideas: Sequence[tuple[str, str]], out: Console) -> None:
+    """Commands that go on from here, and what each of them shows."""
     width = max(len(line) for line, _ in ideas)
-    return [
-        f"{'Next:' if number == 0 else '     '} {line:<{width}}  {what}" for number, (line, what) in enumerate(ideas)
-    ]
+    for number, (line, what) in enumerate(ideas):
+        out.print(f"{'Next:' if number == 0 else '     '} {line:<{width}}  {what}", soft_wrap=True)
