@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 #include "../tape/slots.h"
 #include "below.h"
 
@@ -19,14 +21,12 @@ namespace {
 class GraphBackward : public torch::autograd::Node {
  public:
   GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
-                const Tensors& outputs, PyObject* call)
+                const Tensors& given, const Tensors& outputs, PyObject* call)
       : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), saved_(route_->lease_saved(*graph_)) {
+    writes_ = route_->writes_of_others();
+    for (const auto& tensor : given) remember(tensor, input_versions_);
     for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
-    for (uint32_t place : how_->kept_outputs) {
-      auto* tensor = outputs[place].unsafeGetTensorImpl();
-      if (tensor->is_inference()) continue;
-      output_versions_.emplace_back(tensor->version_counter(), tensor->version_counter().current_version());
-    }
+    for (uint32_t place : how_->kept_outputs) remember(outputs[place], output_versions_);
     Py_INCREF(call);
     call_ = call;
   }
@@ -64,12 +64,10 @@ class GraphBackward : public torch::autograd::Node {
                   "parameter of ",
                   route_->name, " was written between its forward and its backward.");
     }
-    for (const auto& [version, was] : output_versions_) {
-      TORCH_CHECK(version.current_version() == was,
-                  "one of the variables needed for gradient computation has been modified by an inplace operation: an "
-                  "output of ",
-                  route_->name, " was written before its backward.");
-    }
+    TORCH_CHECK(!were_written(output_versions_),
+                "one of the variables needed for gradient computation has been modified by an inplace operation: an "
+                "output of ",
+                route_->name, " was written before its backward.");
     if (c10::GradMode::is_enabled() || !is_recorded(gradients)) return again(gradients);
     bool keeps = torch::autograd::get_current_graph_task_keep_graph();
     Tensors results;
@@ -105,7 +103,26 @@ class GraphBackward : public torch::autograd::Node {
     return true;
   }
 
+  using Versions = std::vector<std::pair<c10::VariableVersion, uint32_t>>;
+
+  static void remember(const at::Tensor& tensor, Versions& versions) {
+    if (tensor.is_inference()) return;
+    const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
+    versions.emplace_back(counter, counter.current_version());
+  }
+
+  static bool were_written(const Versions& versions) {
+    return std::any_of(versions.begin(), versions.end(),
+                       [](const auto& one) { return one.first.current_version() != one.second; });
+  }
+
   variable_list again(const variable_list& gradients) {
+    TORCH_CHECK(
+        !were_written(input_versions_) && route_->writes_of_others() == writes_, "An input or a parameter of ",
+        route_->name,
+        " was modified by an inplace operation between its forward and this backward, which is not the one that "
+        "was recorded (other outputs have gradients, they lie differently, or create_graph=True), so that the "
+        "function has to run again. Do the backward first, or give the function a clone().");
     pybind11::gil_scoped_acquire gil;
     PyObject* given = PyList_New(static_cast<Py_ssize_t>(gradients.size()));
     for (size_t i = 0; i < gradients.size(); i++) {
@@ -133,7 +150,8 @@ class GraphBackward : public torch::autograd::Node {
   std::shared_ptr<const Differentiation> how_;
   std::vector<Lease*> saved_;
   std::vector<uint32_t> versions_;
-  std::vector<std::pair<c10::VariableVersion, uint32_t>> output_versions_;
+  Versions input_versions_, output_versions_;
+  uint64_t writes_ = 0;  // of others, to what the function reads
   PyObject* call_ = nullptr;
   bool released_ = false;
 };
@@ -143,7 +161,7 @@ class GraphBackward : public torch::autograd::Node {
 void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph,
              const std::shared_ptr<const Differentiation>& how, const Tensors& given, Tensors& results,
              PyObject* call) {
-  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, results, call);
+  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, given, results, call);
   torch::autograd::edge_list edges;
   const auto& inputs = route->recording().recorded().inputs;
   for (uint32_t slot : how->owners) {

@@ -88,6 +88,10 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
     if (!recording_->slot(slot).loose) places_.add(tensor);
   }
   for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
+  for (const auto& external : externals_) {
+    bool writes = std::find(written_.begin(), written_.end(), external.storage) != written_.end();
+    if (!writes && !external.tensor->is_inference()) only_read_.push_back(external.tensor);
+  }
   const auto& inputs = recording_->recorded().inputs;
   for (uint32_t i = 0; i < inputs.size(); i++) {
     if (recording_->storage_of(inputs[i]).kind == StorageInfo::kExternal) inputs_.external.push_back(i);
@@ -99,6 +103,12 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
   }
   has_more_to_write_ =
       !written_.empty() || !recording_->written_inputs().empty() || !recording_->recorded().bindings.empty();
+}
+
+uint64_t Route::writes_of_others() const {
+  uint64_t count = 0;  // versions only grow
+  for (const auto* tensor : only_read_) count += tensor->version_counter().current_version();
+  return count;
 }
 
 bool Route::is_in_place(const Tensors& given) const {

@@ -54,6 +54,8 @@ class Route : public std::enable_shared_from_this<Route> {
   void make_first(const Tensors& given);
 
   const Recording& recording() const { return *recording_; }
+  // Counts the writes of others to tensors that it reads and does not write itself.
+  uint64_t writes_of_others() const;
   const RouteOptions& options() const { return options_; }
   // Leases on what the last forward left for its backward: the caller ends them.
   std::vector<Lease*> lease_saved(Graph& graph);
@@ -119,7 +121,8 @@ class Route : public std::enable_shared_from_this<Route> {
   RouteOptions options_;
   mutable std::mutex mutex_;  // of branches_
   std::vector<External> externals_;
-  Places places_;  // of the externals
+  Places places_;                            // of the externals
+  std::vector<c10::TensorImpl*> only_read_;  // of the externals
   Inputs inputs_;
   bool has_more_to_write_;                        // than what its kernels write
   uint64_t id_;                                   // of all routes that ever were

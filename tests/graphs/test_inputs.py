@@ -198,6 +198,20 @@ def strided_gradient(out: torch.Tensor, step: int) -> torch.Tensor:
     return torch.ones(out.shape) if step % 2 else torch.ones(1).expand(out.shape)
 
 
+@pytest.mark.parametrize("written", ["input", "parameter"])
+def test_another_backward_after_a_write_is_an_error(written: str) -> None:
+    weight = torch.randn(3, requires_grad=True)
+    graphed = torchreel.graphed(lambda x: (x * weight).sin())
+    for _ in range(4):
+        torch.autograd.grad(graphed(torch.randn(3)), weight, torch.ones(3))
+    x = torch.randn(3)
+    out = graphed(x)
+    with torch.no_grad():
+        (x if written == "input" else weight).add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(out, weight, torch.ones(3), create_graph=True)
+
+
 def test_backward_of_a_function_that_wrote_its_input() -> None:
     weight = torch.randn(3, requires_grad=True)
 
