@@ -6,6 +6,7 @@
 
 #include "../tape/slots.h"
 #include "boxed.h"
+#include "generated.h"
 #include "loose.h"
 #include "numbers.h"
 
@@ -35,11 +36,12 @@ size_t dense_bytes(const tape::PlanSlot& slot) {
 }  // namespace
 
 Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_ptr<Pool> pool,
-             const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, bool exact,
-             std::vector<char*> bound)
+             const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
+             const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound)
     : recording_(std::move(recording)),
       part_(part),
       pool_(std::move(pool)),
+      replacing_(lowering->of(recording_->begin(part), recording_->end(part))),
       memory_(recording_->storages().size()),
       ranges_(recording_->storages().size()),
       tensors_(recording_->recorded().slots.size()),
@@ -53,7 +55,12 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
   make_loose();
   make_inputs();
   std::vector<Placed> placed;
-  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) placed.push_back(bind(i, exact, lasts));
+  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) {
+    const auto* replaced = replacing_.at(i);
+    placed.push_back(replaced == nullptr ? bind(i, lowering->exact(), lasts)
+                                         : bind_replaced(*replaced, lowering, lasts));
+    if (replaced != nullptr) i = static_cast<size_t>(replaced->cluster->end) - 1;
+  }
   fuse(placed);
   for (auto& one : placed) {
     kernels_.push_back(std::move(one.kernel));
@@ -89,6 +96,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
   std::vector<Obstacle> in_the_way = obstacles;
   std::vector<Need> needs;
   std::vector<uint32_t> needers;
+  auto elided = replacing_.elided(*recording_);
   for (uint32_t storage = 0; storage < storages.size(); storage++) {
     const auto& info = storages[storage];
     if (info.loose) continue;
@@ -99,27 +107,41 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     if (!is_forward && saved[storage]) {
       ranges_[storage] = forward->ranges_[storage];
       memory_[storage] = forward->memory_[storage];
-      in_the_way.push_back({ranges_[storage], keeps ? kForever : info.last});
+      in_the_way.push_back({ranges_[storage], keeps ? kForever : replacing_.last(info.last)});
       continue;
     }
-    if (memory_[storage]) continue;  // bound
+    if (memory_[storage] || elided[storage]) continue;  // bound, or nowhere
     bool input = info.kind == (is_forward ? StorageInfo::kInput : StorageInfo::kGradient);
     bool used = info.last >= begin && info.first >= 0 && info.first < end;
     bool here = input || (info.kind == StorageInfo::kMade && used && (info.first >= begin));
     bool kept = info.kind == StorageInfo::kMade && (handed_out[storage] || saved[storage]);
     if (info.kind == StorageInfo::kMade && !used && handed_out[storage]) here = info.first < 0;
     if (!here) continue;
-    int64_t first = input ? begin - 1 : std::max(info.first, begin);
+    int64_t first = input ? begin - 1 : replacing_.first(std::max(info.first, begin));
     // What is written to an input is copied back when all is done.
-    int64_t last =
-        kept || saved[storage] || (input && info.written) ? kForever : std::max(first, std::min(info.last, end));
+    int64_t last = kept || saved[storage] || (input && info.written)
+                       ? kForever
+                       : std::max(first, std::min(replacing_.last(info.last), end));
     size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
     if (info.kind == StorageInfo::kMade) lasts[storage] = last;
     needs.push_back({bytes, first, last});
     needers.push_back(storage);
   }
+  for (const auto& [cluster, used] : replacing_.all()) {
+    for (size_t bytes : cluster->replacement->generated->scratch) {
+      needs.push_back({bytes, cluster->begin, cluster->end - 1});
+    }
+  }
   size_t reach = lay_out(needs, in_the_way, end);
-  for (size_t i = 0; i < needs.size(); i++) {
+  size_t next = needers.size();
+  for (const auto& [cluster, used] : replacing_.all()) {
+    auto& places = scratch_.emplace_back();
+    for (size_t i = 0; i < cluster->replacement->generated->scratch.size(); i++, next++) {
+      places.push_back(pool_->at(needs[next].offset));
+      writes_.push_back({needs[next].offset, needs[next].offset + needs[next].bytes});
+    }
+  }
+  for (size_t i = 0; i < needers.size(); i++) {
     uint32_t storage = needers[i];
     const auto& info = storages[storage];
     ranges_[storage] = {needs[i].offset, needs[i].offset + needs[i].bytes};
@@ -254,6 +276,40 @@ Placed Graph::bind(size_t place, bool exact, const std::vector<int64_t>& lasts) 
     placed.kernel = prepare(call);
     placed.call = std::move(call);
   }
+  return placed;
+}
+
+std::unique_ptr<Kernel> Graph::bind_generated(const Cluster& cluster) {
+  size_t place = 0;
+  while (replacing_.all()[place].cluster.get() != &cluster) place++;
+  const auto& generated = cluster.replacement->generated;
+  std::vector<void*> pointers;
+  for (const auto& pointer : generated->pointers) {
+    char* base = pointer.slot < 0 ? scratch_[place][pointer.scratch]
+                                  : static_cast<char*>(tensor(cluster.slots[pointer.slot]).mutable_data_ptr());
+    pointers.push_back(base + pointer.offset);
+  }
+  return generated_kernel(generated, std::move(pointers));
+}
+
+Placed Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering,
+                            const std::vector<int64_t>& lasts) {
+  const auto& cluster = *replaced.cluster;
+  auto generated = bind_generated(cluster);
+  Placed placed{nullptr, recording_->steps()[cluster.begin].index, cluster.begin, {}, {}};
+  if (replaced.used) {
+    placed.kernel = std::move(generated);
+    return placed;
+  }
+  std::vector<Placed> alone;
+  for (int64_t i = cluster.begin; i < cluster.end; i++) alone.push_back(bind(i, lowering->exact(), lasts));
+  fuse(alone);
+  std::vector<std::unique_ptr<Kernel>> exact;
+  for (auto& one : alone) exact.push_back(std::move(one.kernel));
+  TrialMemory memory;
+  for (uint32_t slot : cluster.outputs) memory.outputs.push_back(tensor(slot));
+  for (uint32_t slot : cluster.written) memory.written.push_back(tensor(slot));
+  placed.kernel = trial_kernel(lowering, replaced.cluster, std::move(exact), std::move(generated), std::move(memory));
   return placed;
 }
 

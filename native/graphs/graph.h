@@ -9,6 +9,7 @@
 #include "fusion.h"
 #include "kernel.h"
 #include "layout.h"
+#include "lowering.h"
 #include "pool.h"
 #include "recording.h"
 
@@ -37,9 +38,10 @@ class Graph {
  public:
   // `bound` has, for each input, where it lies if it is read and written there, and null if it is copied.
   // `forward` is the graph whose saved memory a backward reads. With `keeps` the backward leaves it as it is.
+  // `lowering` knows of generated kernels, which are used, or tried, as it is known of them now.
   Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_ptr<Pool> pool,
-        const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, bool exact,
-        std::vector<char*> bound = {});
+        const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
+        const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound = {});
 
   // Below autograd, in the thread of the pool, without the GIL. Throws GuardFailure, and whatever an op throws.
   void run();
@@ -78,6 +80,9 @@ class Graph {
   // `lasts` is given, for each storage that is made here, the last step that needs what is there.
   size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, std::vector<int64_t>& lasts);
   Placed bind(size_t step, bool exact, const std::vector<int64_t>& lasts);
+  Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering,
+                       const std::vector<int64_t>& lasts);
+  std::unique_ptr<Kernel> bind_generated(const Cluster& cluster);
   c10::IValue argument(const tape::Given& given, bool& fixed);
   void make_inputs();
   void make_loose();
@@ -85,10 +90,12 @@ class Graph {
   std::shared_ptr<const Recording> recording_;
   Part part_;
   std::shared_ptr<Pool> pool_;
-  std::vector<c10::Storage> memory_;  // by storage
-  std::vector<Range> ranges_;         // by storage, of those in the pool
-  std::vector<at::Tensor> tensors_;   // by slot, made when they are needed
-  Tensors loose_;                     // by slot, those that have no fixed memory; nothing if there are none
+  Replacing replacing_;
+  std::vector<std::vector<char*>> scratch_;  // of each generated kernel
+  std::vector<c10::Storage> memory_;         // by storage
+  std::vector<Range> ranges_;                // by storage, of those in the pool
+  std::vector<at::Tensor> tensors_;          // by slot, made when they are needed
+  Tensors loose_;                            // by slot, those that have no fixed memory; nothing if there are none
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<uint32_t> ops_;
   std::vector<InputPlace> inputs_;

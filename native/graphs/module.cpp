@@ -97,6 +97,40 @@ py::list graphs_of(const Route& route) {
   return all;
 }
 
+using Pointers = std::vector<std::tuple<int64_t, int64_t, size_t>>;
+// Steps, slots by the kernel's numbers, outputs and what is written of what was there before.
+using Clusters =
+    std::vector<std::tuple<int64_t, int64_t, std::vector<uint32_t>, std::vector<uint32_t>, std::vector<uint32_t>>>;
+
+void lower(Route& route, const std::string& library, const std::string& entry, const Pointers& pointers,
+           const std::vector<size_t>& scratch, const Clusters& clusters) {
+  std::vector<Generated::Pointer> wanted;
+  for (const auto& [slot, own, offset] : pointers) wanted.push_back({slot, own, offset});
+  std::vector<std::shared_ptr<Cluster>> all;
+  for (const auto& [begin, end, slots, outputs, written] : clusters) {
+    auto cluster = std::make_shared<Cluster>();
+    cluster->begin = begin;
+    cluster->end = end;
+    cluster->slots = slots;
+    cluster->outputs = outputs;
+    cluster->written = written;
+    all.push_back(std::move(cluster));
+  }
+  auto generated = std::make_shared<Generated>(library, entry, std::move(wanted), scratch);
+  route.lowering().add(generated, std::move(all));
+}
+
+py::list clusters_of(const Route& route) {
+  py::list all;
+  for (const auto& row : route.lowering().rows()) {
+    const char* state = row.state == Replacement::kToCheck ? "to check"
+                        : row.state == Replacement::kUsed  ? "used"
+                                                           : "dropped";
+    all.append(py::make_tuple(row.begin, row.end, state, row.why, row.exact_time, row.generated_time));
+  }
+  return all;
+}
+
 py::list kernels_of(const Route& route) {
   py::list all;
   for (const auto& graph : route.graphs()) {
@@ -131,6 +165,18 @@ PYBIND11_MODULE(_graphs, module) {
            py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"))
       .def_property_readonly("written_inputs", &Recording::written_inputs)
       .def_property_readonly("has_guards", &Recording::has_guards)
+      .def_property_readonly("boundary", &Recording::boundary)
+      .def_property_readonly("step_ops",
+                             [](const Recording& self) {
+                               std::vector<uint32_t> ops;
+                               for (const auto& step : self.steps()) ops.push_back(step.index);
+                               return ops;
+                             })
+      .def("life",
+           [](const Recording& self, uint32_t storage) {
+             const auto& info = self.storages().at(storage);
+             return py::make_tuple(info.kind == StorageInfo::kMade, info.last, info.handed_out);
+           })
       .def_property_readonly("steps", [](const Recording& self) { return self.steps().size(); });
   py::class_<Signature, std::shared_ptr<Signature>>(module, "Signature")
       .def(py::init(&make_signature), py::arg("args"), py::arg("kwargs"))
@@ -178,6 +224,10 @@ PYBIND11_MODULE(_graphs, module) {
            py::arg("over"), py::arg("fixed"))
       .def_property_readonly("hits", [](const Route& self) { return self.hits.load(); })
       .def("make_first", &Route::make_first)
+      .def("lower", &lower, py::arg("library"), py::arg("entry"), py::arg("pointers"), py::arg("scratch"),
+           py::arg("clusters"))
+      .def("lowered_all", [](Route& self) { self.lowering().arrived(); })
+      .def("clusters", &clusters_of)
       .def("graphs", &graphs_of)
       .def("kernels", &kernels_of)
       .def("timed_run", [](Route& self, const Tensors& given) {

@@ -77,7 +77,7 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
 }  // namespace
 
 Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
-    : recording_(std::move(recording)), options_(options) {
+    : recording_(std::move(recording)), options_(options), lowering_(std::make_shared<Lowering>(options.exact)) {
   static std::atomic<uint64_t> last{0};
   id_ = ++last;
   const auto& tensors = recording_->recorded().tensors;
@@ -188,6 +188,20 @@ Route::Branches& Route::branches_on(const std::shared_ptr<Pool>& pool) {
   return **place;
 }
 
+// Other kernels are known than when its graphs were made: they are made anew. What backwards need of them stays.
+void Route::renew(Branches& branches) const {
+  uint64_t version = lowering_->version();
+  if (branches.version == version) return;
+  branches.version = version;
+  auto& old = branches.outdated;
+  old.insert(old.end(), branches.forward.begin(), branches.forward.end());
+  for (const auto& branch : branches.backward) old.push_back(branch.graph);
+  if (branches.copying != nullptr) old.push_back(branches.copying);
+  branches.forward.clear();
+  branches.backward.clear();
+  branches.copying = nullptr;
+}
+
 // Which inputs a new graph reads where they lie: parameters, outputs of other graphs, and large ones that stay.
 std::vector<char*> Route::to_bind(Branches& branches, const Tensors& given) const {
   const auto& inputs = recording_->recorded().inputs;
@@ -245,7 +259,7 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
     // With too many places that inputs lay in, they are copied.
     auto bound = graphs.size() < most ? to_bind(branches, given) : std::vector<char*>();
     graphs.insert(graphs.begin(), std::make_shared<Graph>(recording_, Part::kForward, branches.pool, obstacles, nullptr,
-                                                          false, options_.exact, std::move(bound)));
+                                                          false, lowering_, std::move(bound)));
     if (graphs.size() > most + 1) graphs.pop_back();
     return &graphs.front();
   }
@@ -253,7 +267,7 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
   copies = true;
   if (branches.copying == nullptr) {
     branches.copying = std::make_shared<Graph>(recording_, Part::kForward, Pool::scratch_of_this_thread(),
-                                               std::vector<Obstacle>(), nullptr, false, options_.exact);
+                                               std::vector<Obstacle>(), nullptr, false, lowering_);
   }
   return &branches.copying;
 }
@@ -418,6 +432,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   const auto& pool = Pool::of_this_thread();
   std::lock_guard running(pool->running);
   auto& here = branches_on(pool);
+  renew(here);
   const auto* chosen = choose(here, given, copies);
   if (chosen == nullptr) return Outcome::kHeld;
   Graph* graph = chosen->get();
@@ -473,6 +488,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   auto& pool = forward.pool();
   std::lock_guard running(pool.running);
   auto& here = branches_on(pool.shared_from_this());
+  renew(here);
   for (Lease* lease : saved) lease->passing = !keeps;
   std::shared_ptr<Graph> graph;
   for (const auto& branch : here.backward) {
@@ -485,7 +501,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
     std::vector<Obstacle> obstacles;
     for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
     graph = std::make_shared<Graph>(recording_, Part::kBackward, pool.shared_from_this(), obstacles, &forward, keeps,
-                                    options_.exact);
+                                    lowering_);
     here.backward.insert(here.backward.begin(), {forward.id, keeps, graph});
     if (here.backward.size() > 8 * options_.branches) here.backward.pop_back();
   }
@@ -504,16 +520,17 @@ void Route::make_first(const Tensors& given) {
   const auto& pool = Pool::of_this_thread();
   std::lock_guard running(pool->running);
   auto& here = branches_on(pool);
+  here.version = lowering_->version();
   if (!here.forward.empty()) return;
   std::vector<Obstacle> obstacles;
   for (const auto& range : pool->leased()) obstacles.push_back({range, INT64_MAX});
-  here.forward.push_back(std::make_shared<Graph>(recording_, Part::kForward, pool, obstacles, nullptr, false,
-                                                 options_.exact, to_bind(here, given)));
+  here.forward.push_back(std::make_shared<Graph>(recording_, Part::kForward, pool, obstacles, nullptr, false, lowering_,
+                                                 to_bind(here, given)));
   if (!recording_->has_backward()) return;
   std::vector<Obstacle> with_outputs = obstacles;
   for (const auto& output : here.forward[0]->outputs()) with_outputs.push_back({output.range, INT64_MAX});
-  auto backward = std::make_shared<Graph>(recording_, Part::kBackward, pool, with_outputs, here.forward[0].get(), false,
-                                          options_.exact);
+  auto backward =
+      std::make_shared<Graph>(recording_, Part::kBackward, pool, with_outputs, here.forward[0].get(), false, lowering_);
   here.backward.push_back({here.forward[0]->id, false, backward});
 }
 
@@ -529,9 +546,10 @@ std::vector<std::shared_ptr<Graph>> Route::graphs() const {
 }
 
 std::vector<Route::Timed> Route::timed_run(const Tensors& given) {
-  if (timed_ == nullptr) {
+  if (timed_ == nullptr || timed_version_ != lowering_->version()) {
+    timed_version_ = lowering_->version();
     timed_ = std::make_shared<Graph>(recording_, Part::kForward, std::make_shared<Pool>(), std::vector<Obstacle>(),
-                                     nullptr, false, options_.exact);
+                                     nullptr, false, lowering_);
   }
   Below below;
   copy_in(*timed_, given);

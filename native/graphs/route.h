@@ -50,6 +50,9 @@ class Route : public std::enable_shared_from_this<Route> {
   void run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
                     Tensors& results);
 
+  // Generated kernels are told to it as they come; they are tried from the next call on.
+  Lowering& lowering() const { return *lowering_; }
+
   // The graphs that the first run needs, now. Throws where an op cannot be bound.
   void make_first(const Tensors& given);
 
@@ -92,6 +95,8 @@ class Route : public std::enable_shared_from_this<Route> {
   };
   struct Branches {  // of one thread; guarded by Pool::running
     std::shared_ptr<Pool> pool;
+    uint64_t version = 0;                          // of the lowering that its graphs are made of
+    std::vector<std::shared_ptr<Graph>> outdated;  // which leases of what they gave still know
     std::vector<std::shared_ptr<Graph>> forward;
     std::vector<const void*> last;   // where the large inputs of the last call lay
     std::shared_ptr<Graph> copying;  // on a pool of its own, whose outputs are copied
@@ -106,6 +111,7 @@ class Route : public std::enable_shared_from_this<Route> {
   bool shares_memory(const Tensors& given) const;
   void release_gradients(const Graph* graph);
   Branches& branches_on(const std::shared_ptr<Pool>& pool);
+  void renew(Branches& branches) const;
   std::vector<char*> to_bind(Branches& branches, const Tensors& given) const;
   // Alive as long as Pool::running is held.
   const std::shared_ptr<Graph>* choose(Branches& branches, const Tensors& given, bool& copies);
@@ -119,6 +125,7 @@ class Route : public std::enable_shared_from_this<Route> {
 
   std::shared_ptr<const Recording> recording_;
   RouteOptions options_;
+  std::shared_ptr<Lowering> lowering_;
   mutable std::mutex mutex_;  // of branches_
   std::vector<External> externals_;
   Places places_;                            // of the externals
@@ -129,6 +136,7 @@ class Route : public std::enable_shared_from_this<Route> {
   std::vector<const c10::StorageImpl*> written_;  // storages of others that the function writes
   std::vector<std::unique_ptr<Branches>> branches_;
   std::shared_ptr<Graph> timed_;  // on a pool of its own
+  uint64_t timed_version_ = 0;
 };
 
 }  // namespace torchreel::graphs

@@ -37,6 +37,16 @@ class Recording:
     def has_guards(self) -> bool: ...
     @property
     def steps(self) -> int: ...
+    @property
+    def boundary(self) -> int:
+        """The step that a backward begins with."""
+
+    @property
+    def step_ops(self) -> list[int]:
+        """Of each step: its place among the ops of the program."""
+
+    def life(self, storage: int) -> tuple[bool, int, bool]:
+        """Whether a step makes it, the last step that uses it, and whether the caller gets it."""
 
 class Signature:
     """How a function was called."""
@@ -86,6 +96,22 @@ class Route:
     @property
     def hits(self) -> int: ...
     def make_first(self, given: list[torch.Tensor]) -> None: ...
+    def lower(
+        self,
+        library: str,
+        entry: str,
+        pointers: list[tuple[int, int, int]],
+        scratch: list[int],
+        clusters: list[tuple[int, int, list[int], list[int], list[int]]],
+    ) -> None:
+        """A kernel for clusters: (begin, end, slots, outputs, inputs that are written) each."""
+
+    def lowered_all(self) -> None:
+        """From the next call on they are tried."""
+
+    def clusters(self) -> list[tuple[int, int, str, str, float, float]]:
+        """Steps, state, why it was dropped, nanoseconds of the exact kernels and of the generated one."""
+
     def graphs(self) -> list[dict[str, Any]]: ...
     def kernels(self) -> list[list[tuple[int, str]]]: ...
     def timed_run(self, given: list[torch.Tensor]) -> list[tuple[int, str, float]]:

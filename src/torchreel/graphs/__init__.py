@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchreel.graphs.entry import Graphed, graphed
+    from torchreel.graphs.lowering import wait
     from torchreel.graphs.options import GraphOptions
     from torchreel.graphs.steps import mark_step_begin
     from torchreel.graphs.tree import Status, status
 
-__all__ = ["GraphOptions", "Graphed", "Status", "graphed", "mark_step_begin", "status"]
+__all__ = ["GraphOptions", "Graphed", "Status", "graphed", "mark_step_begin", "status", "wait"]
 
 _FILES = {
     "GraphOptions": "options",
@@ -23,6 +24,7 @@ _FILES = {
     "graphed": "entry",
     "mark_step_begin": "steps",
     "status": "tree",
+    "wait": "lowering",
 }
 
 

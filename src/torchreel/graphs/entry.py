@@ -313,6 +313,7 @@ def graphed(
     warm_up: int = 1,
     pad_to: Mapping[int, int | Sequence[int]] | None = None,
     skip_dynamic: bool = False,
+    inductor: bool = False,
     verify: int = 0,
 ) -> Any:
     """A function or module that is recorded at its second call and replayed from its third on: same call, same results.
@@ -322,7 +323,7 @@ def graphed(
     """
     options = GraphOptions(
         exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up,
-        pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, verify=verify,
+        pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, inductor=inductor, verify=verify,
     )  # fmt: skip
     if function is None:
         return lambda one: graphed(one, **vars(options))

@@ -23,6 +23,7 @@ class GraphOptions:
     warm_up: int = 1  # calls of each kind that run eagerly before one is recorded
     pad_to: Mapping[int, int | Sequence[int]] = field(default_factory=dict)  # dimension -> multiple, or sizes to pad to
     skip_dynamic: bool = False  # the first shapes are recorded, and calls with others run eagerly
+    inductor: bool = False  # have Inductor compile runs of ops in the background, for kernels that are then used
     verify: int = 0  # every so many calls run eagerly as well, and a difference is an error
 
     def __post_init__(self) -> None:

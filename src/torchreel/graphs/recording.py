@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._subclasses.schema_check_mode  # which torch imports where modes are switched off for a while
@@ -29,6 +29,9 @@ from torchreel.tape.session import Session
 from torchreel.tape.structure import Place, Structure
 from torchreel.tape.trace import described
 
+if TYPE_CHECKING:
+    from torchreel.graphs.lowering import Lowering
+
 _numbers = itertools.count(1)
 _BRANCHES = 8  # graphs of one recording in one thread, before outputs are copied
 _COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
@@ -47,6 +50,7 @@ class Recording:
     parts: Parts
     watch: Watch | None  # None where another guards the function
     derivatives: Derivatives | None
+    lowering: Lowering | None = None  # where Inductor is asked for kernels
 
     def line(self, op: int) -> str:
         """The source line of an op, or nothing."""
@@ -153,7 +157,12 @@ class Take:
         if self.derivatives is not None:
             self.derivatives.attach(way, program, parts.tensors, again)
         self.signature.forget_example()
-        return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives)
+        lowering = None
+        if options.inductor:
+            from torchreel.graphs.lowering import Lowering
+
+            lowering = Lowering(program, native, route, self.modes.threads, options.exact)
+        return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives, lowering)
 
     def _check_what_is_left(self, parts: Parts) -> None:
         """A replay leaves nothing in Python, and finds what the recorded call found."""

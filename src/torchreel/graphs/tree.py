@@ -53,6 +53,7 @@ class Status:
     pool_bytes: int  # the farthest that the graphs of this thread reach
     outputs_held: int
     between: list[str]  # ops of torch.compile's graphs that run between graphs, and why
+    kernels: list[str]  # that Inductor was asked for, and what became of them
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -64,6 +65,7 @@ class Status:
         )
         yield from self._tree()
         yield from (f"  {line}" for line in self.between)
+        yield from (f"  inductor: {line}" for line in self.kernels)
         for skip in self.skips:
             yield f"  eager: ({skip.call}): {skip.reason}"
         if self.history:
@@ -143,6 +145,7 @@ def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
         pool_bytes=reached,
         outputs_held=held,
         between=between,
+        kernels=[line for one in recordings if one.lowering is not None for line in one.lowering.lines()],
     )
 
 

@@ -1,0 +1,176 @@
+"""Jobs for the process that compiles: one after the other, in the background, and each but once.
+
+The process is started with the first job, and ends when there has been none for a while, or with this one. A child that
+is forked has a queue of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Any
+
+import msgspec
+
+from torchreel.graphs.lowering_job import Answer, Job, receive, send
+
+_IDLE = 20.0  # seconds
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from torchreel.graphs.lowering_worker import main; main()"
+)
+_ENDED = "The process that compiles ended before it answered."
+
+
+class Pending:
+    """A job on its way. Its owners are told when the answer is there; without any it is not begun."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.answer: Answer | None = None
+        self.process = os.getpid()
+        self._owners: list[weakref.ref[Any]] = []
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+
+    def tell(self, owner: Any) -> None:
+        """Have owner.answered() called, from whatever thread: now, if the answer is there."""
+        with self._lock:
+            self._owners.append(weakref.ref(owner))
+            if self.answer is None:
+                return
+        owner.answered()
+
+    def is_wanted(self) -> bool:
+        with self._lock:
+            return any(owner() is not None for owner in self._owners)
+
+    def give(self, answer: Answer) -> None:
+        with self._lock:
+            self.answer = answer
+            owners = [owner() for owner in self._owners]
+        self._done.set()
+        for owner in owners:
+            if owner is not None:
+                owner.answered()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether there is an answer now. In a child that was forked meanwhile there never will be."""
+        return self.answer is not None or (self.process == os.getpid() and self._done.wait(timeout))
+
+
+class LoweringQueue:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[bytes, Pending] = {}
+        self._waiting: queue.SimpleQueue[tuple[bytes, Pending]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def submit(self, job: Job, owner: Any) -> Pending:
+        """A job that is known already gives the same, whoever asked for it first."""
+        key = msgspec.msgpack.encode(job)
+        with self._lock:
+            pending = self._known.get(key)
+            is_new = pending is None
+            if pending is None:
+                pending = self._known[key] = Pending(job)
+        pending.tell(owner)
+        if is_new:
+            with self._lock:
+                self._waiting.put((key, pending))
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="torchreel lowering", daemon=True)
+                    self._thread.start()
+        return pending
+
+    def _work(self) -> None:
+        while True:
+            try:
+                key, pending = self._waiting.get(timeout=_IDLE)
+            except queue.Empty:
+                with self._lock:
+                    if not self._waiting.empty():
+                        continue
+                    self._thread = None
+                self.stop()
+                return
+            answer = self._answer(pending) if pending.is_wanted() else None
+            if answer is None or answer.refusal == _ENDED:
+                with self._lock:
+                    del self._known[key]  # who asks again may be luckier
+            pending.give(answer or Answer("", [], [], "Nobody waited for it."))
+
+    def _answer(self, pending: Pending) -> Answer:
+        try:
+            process = self._process
+            if process is None or process.poll() is not None:
+                self.stop()
+                process = self._process = _started()
+            assert process.stdin is not None and process.stdout is not None
+            send(process.stdin, pending.job)  # type: ignore[arg-type]
+            answer = receive(process.stdout, Answer)  # type: ignore[arg-type]
+        except (OSError, ValueError) as error:
+            return Answer("", [], [], f"The process that compiles cannot be used: {error}.")
+        return Answer("", [], [], _ENDED) if answer is None else answer
+
+    def stop(self) -> None:
+        """The process ends itself when nobody is at the other end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        with contextlib.suppress(OSError):
+            process.kill()
+        process.wait()
+
+    def leave(self) -> None:
+        """In a child that was forked: its parent's process must not wait for the child to end as well."""
+        process = self._process
+        for stream in (process.stdin, process.stdout) if process is not None else ():
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    os.close(stream.fileno())
+
+
+def _started() -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise OSError("this Python does not know its own program")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH_LOGS", "OMP_"))}
+    environment |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", _START, json.dumps(sys.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+_queue = LoweringQueue()
+
+
+def the_queue() -> LoweringQueue:
+    return _queue
+
+
+def _after_fork() -> None:
+    global _queue
+    _queue.leave()
+    _abandoned.append(_queue)  # its locks may be held by threads that are not here
+    _queue = LoweringQueue()
+
+
+_abandoned: list[LoweringQueue] = []
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(lambda: _queue.stop())
