@@ -119,12 +119,11 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     if (!here) continue;
     int64_t first = input ? begin - 1 : replacing_.first(std::max(info.first, begin));
     // What is written to an input is copied back when all is done.
-    int64_t last = kept || saved[storage] || (input && info.written)
-                       ? kForever
-                       : std::max(first, std::min(replacing_.last(info.last), end));
+    int64_t last =
+        kept || saved[storage] || (input && info.written) ? kForever : std::max(first, std::min(info.last, end));
     size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
     if (info.kind == StorageInfo::kMade) lasts[storage] = last;
-    needs.push_back({bytes, first, last});
+    needs.push_back({bytes, first, replacing_.last(last)});
     needers.push_back(storage);
   }
   for (const auto& [cluster, used] : replacing_.all()) {

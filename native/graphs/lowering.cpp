@@ -91,6 +91,12 @@ Replacing Lowering::of(size_t begin, size_t end) const {
   return Replacing(std::move(all));
 }
 
+void Lowering::arrived(bool always) {
+  std::lock_guard lock(mutex_);
+  always_ = always;
+  version_++;
+}
+
 void Lowering::checked(Cluster& cluster, double exact_time, double generated_time) {
   std::lock_guard lock(mutex_);
   auto& replacement = *cluster.replacement;
@@ -105,7 +111,7 @@ void Lowering::checked(Cluster& cluster, double exact_time, double generated_tim
 }
 
 void Lowering::decide(Replacement& replacement) {
-  bool faster = replacement.generated_time < kWorth * replacement.exact_time;
+  bool faster = always_ || replacement.generated_time < kWorth * replacement.exact_time;
   if (!faster) replacement.why = "it is not faster";
   replacement.state = faster ? Replacement::kUsed : Replacement::kDropped;
   version_++;

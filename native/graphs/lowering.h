@@ -83,7 +83,8 @@ class Lowering {
   explicit Lowering(bool exact) : exact_(exact) {}
 
   void add(const std::shared_ptr<const Generated>& generated, std::vector<std::shared_ptr<Cluster>> clusters);
-  void arrived() { version_++; }  // with all that was added
+  // With all that was added. `always`: what is right is used, also where it is not faster.
+  void arrived(bool always);
   // Another one after each change of what graphs are to be made of.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   // Those of the steps, as it is known of them now.
@@ -106,6 +107,7 @@ class Lowering {
   void decide(Replacement& replacement);
 
   bool exact_;
+  bool always_ = false;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Cluster>> clusters_;
   std::atomic<uint64_t> version_{0};

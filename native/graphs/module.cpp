@@ -226,7 +226,7 @@ PYBIND11_MODULE(_graphs, module) {
       .def("make_first", &Route::make_first)
       .def("lower", &lower, py::arg("library"), py::arg("entry"), py::arg("pointers"), py::arg("scratch"),
            py::arg("clusters"))
-      .def("lowered_all", [](Route& self) { self.lowering().arrived(); })
+      .def("lowered_all", [](Route& self, bool always) { self.lowering().arrived(always); })
       .def("clusters", &clusters_of)
       .def("graphs", &graphs_of)
       .def("kernels", &kernels_of)

@@ -106,8 +106,8 @@ class Route:
     ) -> None:
         """A kernel for clusters: (begin, end, slots, outputs, inputs that are written) each."""
 
-    def lowered_all(self) -> None:
-        """From the next call on they are tried."""
+    def lowered_all(self, always: bool) -> None:
+        """From the next call on they are tried, and used if they are faster, or always if they are right."""
 
     def clusters(self) -> list[tuple[int, int, str, str, float, float]]:
         """Steps, state, why it was dropped, nanoseconds of the exact kernels and of the generated one."""

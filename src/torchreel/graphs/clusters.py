@@ -156,6 +156,8 @@ class _Growing:
 
     def _lie_apart(self, inputs: list[int], written: list[int]) -> bool:
         """Whether what is written to an input is seen through no other."""
+        if not written:
+            return True
         for one in written:
             for other in inputs:
                 if one == other or self._slots[one].storage != self._slots[other].storage:

@@ -17,7 +17,7 @@ from torchreel import _graphs
 from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError
 from torchreel.graphs.calls import CallKind
 from torchreel.graphs.costs import Cost, costs_of
-from torchreel.graphs.options import GraphOptions, Held, Mutation
+from torchreel.graphs.options import GraphOptions, Held, Inductor, Mutation
 from torchreel.graphs.recording import Recording, Take
 from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.watch import Watch
@@ -313,7 +313,7 @@ def graphed(
     warm_up: int = 1,
     pad_to: Mapping[int, int | Sequence[int]] | None = None,
     skip_dynamic: bool = False,
-    inductor: bool = False,
+    inductor: Inductor = False,
     verify: int = 0,
 ) -> Any:
     """A function or module that is recorded at its second call and replayed from its third on: same call, same results.

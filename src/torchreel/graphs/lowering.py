@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torchreel.errors import OptionError
 from torchreel.graphs.clusters import Cluster, clusters_of
 from torchreel.graphs.lowering_job import ENTRY, Job
 from torchreel.graphs.lowering_queue import Pending, the_queue
+from torchreel.graphs.options import GraphOptions
 from torchreel.program.model import Program
 
 _MOST = 32  # kernels of one recording; the clusters of most ops come first
@@ -31,17 +33,35 @@ class _Kernel:
 
 
 class Lowering:
-    """Of one recording. Asks for its kernels when it is made, and tells the route of them when all are there."""
+    """Of one recording. Asks for its kernels by itself, and tells the route of them when all are there."""
 
     def __init__(
-        self, program: Program, native: _graphs.Recording, route: _graphs.Route, threads: int, exact: bool
+        self, program: Program, native: _graphs.Recording, route: _graphs.Route, threads: int, options: GraphOptions
     ) -> None:
-        self._route = route
+        self._program, self._native, self._route = program, native, route
+        self._threads, self._options = threads, options
         self._lock = threading.Lock()
+        self._asked = threading.Event()
+        self._process = os.getpid()
         self._told = False
+        self._failure = ""
+        self._kernels: list[_Kernel] = []
+        the_queue().run(self)
+
+    def ask(self) -> None:
+        """In the background: to look for clusters may take longer than to record."""
+        try:
+            self._ask()
+        except Exception as error:  # nobody is there to whom it could be raised
+            self._failure = f"{type(error).__name__}: {error}"
+        self._asked.set()
+        self.answered()
+
+    def _ask(self) -> None:
+        program, native, exact = self._program, self._native, self._options.exact
         found: dict[tuple[bool, bytes], tuple[Job, _Kernel]] = {}
         for cluster in clusters_of(program, native, exact):
-            job, slots = cluster.job(program, threads, exact)
+            job, slots = cluster.job(program, self._threads, exact)
             # A forward and a backward are checked each for itself: one may never run.
             key = (cluster.begin < native.boundary, msgspec.msgpack.encode(job))
             _, kernel = found.setdefault(key, (job, _Kernel([], [])))
@@ -51,7 +71,6 @@ class Lowering:
         self._kernels = [kernel for _, kernel in chosen]
         for job, kernel in chosen:
             kernel.pending = the_queue().submit(job, self)
-        self.answered()
 
     def answered(self) -> None:
         """By whatever thread: one of the kernels is there, or will never be."""
@@ -64,7 +83,7 @@ class Lowering:
             self._told = True
         for kernel in self._kernels:
             self._tell(kernel)
-        self._route.lowered_all()
+        self._route.lowered_all(self._options.inductor == "always")
 
     def _tell(self, kernel: _Kernel) -> None:
         answer = kernel.pending.answer if kernel.pending is not None else None
@@ -83,14 +102,18 @@ class Lowering:
 
     def wait(self, timeout: float | None) -> bool:
         """Whether all kernels that were asked for are there, or will never be."""
+        if self._process != os.getpid():
+            return self._told  # the one who would ask is not in a child that was forked meanwhile
         end = None if timeout is None else time.monotonic() + timeout
-        return all(
+        return self._asked.wait(timeout) and all(
             kernel.pending is None or kernel.pending.wait(None if end is None else max(0.0, end - time.monotonic()))
             for kernel in self._kernels
         )
 
     def lines(self) -> list[str]:
         """For people: each kernel and what became of it."""
+        if self._failure:
+            return [f"no kernels: {self._failure}"]
         rows = {row[0]: row for row in self._route.clusters()}
         return [self._line(kernel, [rows[one.begin] for one in kernel.clusters if one.begin in rows])
                 for kernel in self._kernels]  # fmt: skip

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -69,9 +70,10 @@ class LoweringQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[bytes, Pending] = {}
-        self._waiting: queue.SimpleQueue[tuple[bytes, Pending]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[bytes, Pending] | weakref.ref[Any]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._over = False
 
     def submit(self, job: Job, owner: Any) -> Pending:
         """A job that is known already gives the same, whoever asked for it first."""
@@ -83,35 +85,54 @@ class LoweringQueue:
                 pending = self._known[key] = Pending(job)
         pending.tell(owner)
         if is_new:
-            with self._lock:
-                self._waiting.put((key, pending))
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="torchreel lowering", daemon=True)
-                    self._thread.start()
+            self._put((key, pending))
         return pending
+
+    def run(self, asker: Any) -> None:
+        """Have asker.ask() called in the background, if it is still there."""
+        self._put(weakref.ref(asker))
+
+    def _put(self, one: tuple[bytes, Pending] | weakref.ref[Any]) -> None:
+        with self._lock:
+            self._waiting.put(one)
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name="torchreel lowering", daemon=True)
+                with contextlib.suppress(RuntimeError):  # the interpreter is about to end
+                    thread.start()
+                    self._thread = thread
 
     def _work(self) -> None:
         while True:
             try:
-                key, pending = self._waiting.get(timeout=_IDLE)
+                one = self._waiting.get(timeout=_IDLE)
             except queue.Empty:
                 with self._lock:
                     if not self._waiting.empty():
                         continue
                     self._thread = None
-                self.stop()
+                    process, self._process = self._process, None
+                _end(process)
                 return
-            answer = self._answer(pending) if pending.is_wanted() else None
-            if answer is None or answer.refusal == _ENDED:
-                with self._lock:
-                    del self._known[key]  # who asks again may be luckier
-            pending.give(answer or Answer("", [], [], "Nobody waited for it."))
+            if isinstance(one, tuple):
+                self._do(*one)
+            elif (asker := one()) is not None:
+                asker.ask()
+                del asker
+
+    def _do(self, key: bytes, pending: Pending) -> None:
+        answer = self._answer(pending) if pending.is_wanted() else None
+        if answer is None or answer.refusal == _ENDED:
+            with self._lock:
+                del self._known[key]  # who asks again may be luckier
+        pending.give(answer or Answer("", [], [], "Nobody waited for it."))
 
     def _answer(self, pending: Pending) -> Answer:
         try:
             process = self._process
+            if self._over:
+                raise OSError("the interpreter is about to end")
             if process is None or process.poll() is not None:
-                self.stop()
+                self._stop()
                 process = self._process = _started()
             assert process.stdin is not None and process.stdout is not None
             send(process.stdin, pending.job)  # type: ignore[arg-type]
@@ -120,26 +141,35 @@ class LoweringQueue:
             return Answer("", [], [], f"The process that compiles cannot be used: {error}.")
         return Answer("", [], [], _ENDED) if answer is None else answer
 
-    def stop(self) -> None:
-        """The process ends itself when nobody is at the other end."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        with contextlib.suppress(OSError):
-            process.kill()
-        process.wait()
+    def end(self) -> None:
+        """There will be no more answers."""
+        self._over = True
+        self._stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        _end(process)
 
     def leave(self) -> None:
         """In a child that was forked: its parent's process must not wait for the child to end as well."""
         process = self._process
         for stream in (process.stdin, process.stdout) if process is not None else ():
             if stream is not None:
-                with contextlib.suppress(OSError):
-                    os.close(stream.fileno())
+                stream.raw.close()  # type: ignore[attr-defined]  # the lock of the buffer may be held
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    """With all that it has started."""
+    if process is None:
+        return
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -173,4 +203,4 @@ def _after_fork() -> None:
 
 _abandoned: list[LoweringQueue] = []
 os.register_at_fork(after_in_child=_after_fork)
-atexit.register(lambda: _queue.stop())
+atexit.register(lambda: _queue.end())

@@ -10,6 +10,7 @@ from torchreel.errors import OptionError
 
 Held = Literal["branch", "copy", "error"]
 Mutation = Literal["write_back", "skip"]
+Inductor = Literal[False, True, "always"]
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,15 @@ class GraphOptions:
     warm_up: int = 1  # calls of each kind that run eagerly before one is recorded
     pad_to: Mapping[int, int | Sequence[int]] = field(default_factory=dict)  # dimension -> multiple, or sizes to pad to
     skip_dynamic: bool = False  # the first shapes are recorded, and calls with others run eagerly
-    inductor: bool = False  # have Inductor compile runs of ops in the background, for kernels that are then used
+    # Have Inductor compile runs of ops in the background, and use its kernels where they are right and faster;
+    # "always": where they are right.
+    inductor: Inductor = False
     verify: int = 0  # every so many calls run eagerly as well, and a difference is an error
 
     def __post_init__(self) -> None:
         _check("held", self.held, get_args(Held))
         _check("mutation", self.mutation, get_args(Mutation))
+        _check("inductor", self.inductor, get_args(Inductor))
         for name, least in (("limit", 1), ("warm_up", 0), ("verify", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:

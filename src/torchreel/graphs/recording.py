@@ -161,7 +161,7 @@ class Take:
         if options.inductor:
             from torchreel.graphs.lowering import Lowering
 
-            lowering = Lowering(program, native, route, self.modes.threads, options.exact)
+            lowering = Lowering(program, native, route, self.modes.threads, options)
         return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives, lowering)
 
     def _check_what_is_left(self, parts: Parts) -> None:
