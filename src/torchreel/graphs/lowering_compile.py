@@ -19,23 +19,20 @@ from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchreel.graphs.lowering_check import RefusedError, check
+from torchreel.graphs.lowering_function import function_of
 from torchreel.graphs.lowering_job import ENTRY, Answer, Job, Pointer
-from torchreel.program.call_text import NUMBERS_FOR_TENSORS
-from torchreel.program.model import Device, Named, Op, Ref, Slot
+from torchreel.program.model import Slot
 
 # Inductor leaves the sign of zeros to the compiler. Eager has it.
 _EXACT = ("-fsigned-zeros", "-fno-unsafe-math-optimizations", "-fno-finite-math-only", "-ffp-contract=off")
 _MAKES_NO_VALUES = ("aten::empty_strided", "aten::as_strided", "aten::detach", "aten::empty")
 
 
-class _RefusedError(Exception):
-    """Inductor's code is of no use here. The message is the end of a sentence."""
-
-
 def answer(job: Job) -> Answer:
     try:
         return _compiled(job)
-    except _RefusedError as refusal:
+    except RefusedError as refusal:
         return Answer("", [], [], f"Inductor {refusal}.")
     except Exception as error:  # of Inductor or of the compiler, which may fail as they like
         return Answer("", [], [], f"Inductor failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
@@ -45,8 +42,9 @@ def _compiled(job: Job) -> Answer:
     inductor_config.cpp.threads = job.threads
     inductor_config.compile_threads = 1
     inductor_config.fx_graph_cache = False
+    inductor_config.pattern_matcher = False  # it drops copies of tensors that are written afterwards
     examples = [_example(job.slots[slot]) for slot in job.inputs]
-    function = torch.func.functionalize(_function(job))
+    function = torch.func.functionalize(function_of(job))
     traced = make_fx(function, decomposition_table=select_decomp_table(), tracing_mode="fake")(*examples)
     with _calls_kept() as calls, torch.no_grad():
         compiled = compile_fx_inner(traced, examples)
@@ -55,64 +53,13 @@ def _compiled(job: Job) -> Answer:
     places = _Places(job, examples, outputs)
     source = _source(calls, places)
     library = _Library.load(source, extra_flags=_EXACT if job.exact else ())
-    return Answer(library._name, places.pointers, places.scratch)
+    made = Answer(library._name, places.pointers, places.scratch)
+    check(job, made, library)
+    return made
 
 
 def _example(slot: Slot) -> torch.Tensor:
     return torch.empty_strided(slot.sizes, slot.strides, dtype=getattr(torch, slot.dtype))
-
-
-def _function(job: Job) -> Callable[..., list[torch.Tensor]]:
-    """The ops as a function of the inputs."""
-
-    def run(*given: torch.Tensor) -> list[torch.Tensor]:
-        values: dict[int, Any] = {
-            number: slot.number for number, slot in enumerate(job.slots) if slot.number is not None
-        }
-        for slot, tensor in zip(job.inputs, given, strict=True):
-            values[slot] = tensor.clone() if slot in job.discarded else tensor
-        for op in job.ops:
-            _call(op, values)
-        return [values[slot] for slot in job.outputs]
-
-    return run
-
-
-def _call(op: Op, values: dict[int, Any]) -> None:
-    space, _, rest = op.name.partition("::")
-    name, _, overload = rest.partition(".")
-    function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
-    args, kwargs = [], {}
-    for argument, value in zip(function._schema.arguments, op.args, strict=True):
-        given = _value(value, values)
-        if isinstance(value, Ref) and not isinstance(given, torch.Tensor) and name not in NUMBERS_FOR_TENSORS:
-            given = torch.scalar_tensor(given, dtype=torch.float64 if isinstance(given, float) else None)
-        if argument.kwarg_only:
-            kwargs[argument.name] = given
-        else:
-            args.append(given)
-    results = function(*args, **kwargs)
-    for name_of, result in _pairs(op.results, results):
-        values[name_of] = result
-
-
-def _value(value: Any, values: dict[int, Any]) -> Any:
-    if isinstance(value, list):
-        return [_value(part, values) for part in value]
-    if isinstance(value, Ref):
-        return values[value.slot]
-    if isinstance(value, Named):
-        return getattr(torch, value.name)
-    return torch.device(value.name) if isinstance(value, Device) else value
-
-
-def _pairs(names: list[Any], results: Any) -> Iterator[tuple[int, torch.Tensor]]:
-    given = [results] if len(names) == 1 else list(results)
-    for name, result in zip(names, given, strict=True):
-        if isinstance(name, list):
-            yield from ((part.slot, each) for part, each in zip(name, result, strict=True) if part is not None)
-        elif name is not None:
-            yield name.slot, result
 
 
 Call = tuple[list[str], str, tuple[Any, ...]]  # types of the arguments, source, arguments
@@ -139,7 +86,7 @@ class _NothingElse(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func._schema.name not in _MAKES_NO_VALUES:
-            raise _RefusedError(f"calls {func} beside its kernels")
+            raise RefusedError(f"calls {func} beside its kernels")
         return func(*args, **(kwargs or {}))
 
 
@@ -153,15 +100,15 @@ class _Places:
         self._scratch: dict[int, int] = {}
         for slot, tensor in zip(job.outputs, outputs, strict=True):
             if _base(tensor) in self._slots:
-                raise _RefusedError("gives one tensor in two places")
+                raise RefusedError("gives one tensor in two places")
             if not _lies_as(tensor, job.slots[slot]):
-                raise _RefusedError("gives a result with other strides than eager")
+                raise RefusedError("gives a result with other strides than eager")
             self._slots[_base(tensor)] = slot
 
     def pointer(self, tensor: Any) -> int:
         """Its place in the table."""
         if not isinstance(tensor, torch.Tensor):
-            raise _RefusedError("has a kernel that takes a number")
+            raise RefusedError("has a kernel that takes a number")
         base = _base(tensor)
         offset = tensor.data_ptr() - base
         if base in self._slots:
@@ -190,7 +137,7 @@ def _lies_as(tensor: torch.Tensor, slot: Slot) -> bool:
 def _source(calls: list[Call], places: _Places) -> str:
     """All kernels, and the function that calls them one after the other."""
     if not calls:
-        raise _RefusedError("needs no kernel for it")
+        raise RefusedError("needs no kernel for it")
     names: dict[str, str] = {}
     parts, body = ["#include <torch/csrc/inductor/cpp_prefix.h>"], []
     for types, source, args in calls:
