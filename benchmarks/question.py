@@ -26,6 +26,7 @@ NAMES = (
     "graphs_first_call",
     "graphs_memory",
     "graphs_overhead",
+    "graphs_inductor",
     "edge",
 )
 # Only when named: they need valgrind, and snapshots that are not in the repository.
