@@ -19,7 +19,10 @@ from torch import Tensor, nn
 
 import torchreel as torchreel_package
 from tests.cli.conftest import Outcome
+from tests.edge import zoo
+from tests.edge.zoo import Entry
 from torchreel.cli.edge_reels import reel_names, rooms
+from torchreel.cli.units import bytes_text
 from torchreel.errors import ReelExistsError
 
 Torchreel = Callable[..., Outcome]
@@ -87,6 +90,38 @@ def test_json(torchreel: Torchreel, net: nn.Module) -> None:
     assert sum(op["ns"] for op in ops.values()) <= document["ns"] + document["high_ns"]
     assert {module["class_name"] for module in document["module_costs"]} >= {"Conv2d", "Linear"}
     assert torchreel_package.load("x.reel").ops.num_rows > 0
+
+
+FORMATS: dict[str, tuple[str, Callable[[Entry, Path], Path]]] = {
+    "TorchScript": ("lstm.pt", zoo.save_script),
+    "lite interpreter": ("lstm.ptl", zoo.save_lite),
+    "torch.export": ("lstm.pt2", zoo.save_exported),
+    "AOTInductor": ("lstm.pt2", zoo.save_aotinductor),
+    "ONNX Runtime": ("lstm.onnx", zoo.save_onnx),
+    "ExecuTorch": ("lstm.pte", zoo.save_executorch),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_format(torchreel: Torchreel, directory: Path, form: str) -> None:
+    name, save = FORMATS[form]
+    path = save(zoo.ZOO["lstm"], directory / name)
+    given = ("--input", "1x20x16") if form in ("TorchScript", "lite interpreter", "AOTInductor") else ()
+    outcome = torchreel("edge", name, *given, *QUICK)
+    assert (outcome.code, outcome.err) == (0, "")
+    size = bytes_text(path.stat().st_size + sum(file.stat().st_size for file in directory.glob("*.data")))
+    assert outcome.out.startswith(f"{name}: {form}, {size}, on 1x20x16:float32, 1 thread.\n3 runs after 1 to warm up: ")
+    header, _, *rows = outcome.out.partition("\n\n")[2].splitlines()
+    assert header.split()[0] == "Op" and {"Calls", "Time", "%"} <= set(header.split())
+    assert re.search(rf" +{TIME} +[\d.]+%", rows[0])
+    assert "\nNext: torchreel export run.reel" in outcome.out
+    if form not in ("AOTInductor", "ONNX Runtime"):  # the one keeps its ops, the other its memory to itself
+        assert "Memory: at most " in outcome.out
+    if form != "AOTInductor":
+        assert f"{574_080 / 1e3:.3f} KFLOPs a run, " in outcome.out
+    if form not in ("AOTInductor", "ExecuTorch"):
+        assert re.search(rf"\.classifier +Linear +{TIME} ", outcome.out)
 
 
 def test_nested_ops(torchreel: Torchreel, net: nn.Module) -> None:

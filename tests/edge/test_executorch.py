@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
-import pickle
 import random
 import struct
 import subprocess
@@ -22,6 +21,7 @@ import torch
 import torchreel
 from tests.edge import zoo
 from tests.edge.told import Told
+from tests.edge.trap import trap
 from torchreel.edge.adapter import BackendEvent, Deployed
 from torchreel.edge.executorch.adapter import ExecuTorch, adapts, load, runs_by_count
 from torchreel.edge.executorch.delegate_links import DelegateCall, link
@@ -31,7 +31,7 @@ from torchreel.edge.executorch.flatbuffer import Buffer
 from torchreel.edge.executorch.loading import last_words
 from torchreel.edge.executorch.pte import read_methods
 from torchreel.edge.executorch.watch import Call
-from torchreel.errors import EdgeError
+from torchreel.errors import EdgeError, MissingPackageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -333,23 +333,14 @@ def test_the_etrecord_of_another_program_is_not_believed(programs: Path, tmp_pat
 
 
 def test_nothing_of_an_etrecord_is_executed(programs: Path, tmp_path: Path) -> None:
-    trap = tmp_path / "executed"
-    payload = pickle.dumps(_Trap(str(trap)))
+    payload = trap(tmp_path / "executed")
     path = tmp_path / "model.etrecord"
     with zipfile.ZipFile(programs / "plain.etrecord") as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
             is_archive = name.endswith(("_state_dict", "_constants", "_example_inputs"))
             target.writestr(name, payload if is_archive else source.read(name))
     assert read_record(path)["forward"].handles
-    assert not trap.exists()
-
-
-class _Trap:
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __reduce__(self) -> Any:
-        return open, (self._path, "w")
+    assert not (tmp_path / "executed").exists()
 
 
 def test_damaged_files_are_refused_or_read_but_nothing_else(programs: Path, tmp_path: Path) -> None:
@@ -446,6 +437,13 @@ def test_a_runtime_without_a_clock_is_matched_by_count() -> None:
 def test_the_last_message_is_told_without_its_place() -> None:
     assert last_words(b"[a.cpp:1] first\n[method.cpp:1206] Input 0 is wrong.\n") == "Input 0 is wrong"
     assert last_words(b"") == "it does not say why"
+
+
+def test_without_executorch_loading_says_what_to_install(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_C", "_portable_lib"):
+        monkeypatch.setitem(sys.modules, f"executorch.extension.pybindings.{name}", None)
+    with pytest.raises(MissingPackageError, match="pip install executorch"):
+        load(programs / "plain.pte")
 
 
 def test_looking_at_a_model_does_not_import_executorch() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from tests.edge import zoo
 from tests.edge.nets import Net, batch, calls, on_thread
 from tests.edge.sources import functions, places, places_of_the_source
+from tests.edge.trap import trap
 from tests.edge.zoo import ZOO, Entry
 from tests.record.rows import rows
 from torchreel import EdgeProfiler
@@ -197,6 +200,20 @@ def test_a_file_is_loaded_by_what_it_holds(suffix: str, tmp_path: Path) -> None:
     deployed = load(save(Net(), tmp_path / f"model{suffix}"))
     assert type(deployed.module).__name__ == "LiteScriptModule"
     assert deployed.run([batch()]).shape == (2, 2)
+
+
+def test_nothing_of_its_debug_maps_is_executed(tmp_path: Path) -> None:
+    save(Net(), tmp_path / "model.ptl")
+    with zipfile.ZipFile(tmp_path / "model.ptl") as source, zipfile.ZipFile(tmp_path / "trap.ptl", "w") as target:
+        maps = [name for name in source.namelist() if "debug" in name]
+        assert len(maps) >= 2
+        pickle.loads(trap(tmp_path / "executed")).close()
+        (tmp_path / "executed").unlink()
+        for name in source.namelist():
+            target.writestr(name, trap(tmp_path / "executed") if name in maps else source.read(name))
+    with pytest.raises(EdgeError, match="cannot be loaded by the lite interpreter"):
+        load(tmp_path / "trap.ptl")
+    assert not (tmp_path / "executed").exists()
 
 
 @pytest.mark.parametrize("keep", [0, 10, 100, 0.5, 0.9, 0.99])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import json
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,6 +29,47 @@ def test_the_result_is_a_reel_of_the_calls_and_what_is_below_them() -> None:
     assert isinstance(reel, torchreel.Reel)
     assert calls(reel) == ["nn.Module: Net", "nn.Module: Net"]
     assert outermost(reel) == 2 * NET_OPS
+
+
+def test_its_arguments_are_those_of_the_contract() -> None:
+    """In this order and with these defaults, so that what was written for the one of C++ reads the same."""
+    given = inspect.signature(EdgeProfiler).parameters
+    assert {name: given[name].default for name in list(given)[1:9]} == {
+        "trace_path": "",
+        "report_input_shapes": False,
+        "profile_memory": False,
+        "with_stack": False,
+        "with_flops": False,
+        "with_modules": False,
+        "events": (),
+        "adjust_timestamps": False,
+    }
+    assert next(iter(given)) == "module"
+
+
+def test_sizes_of_the_inputs_of_each_op() -> None:
+    net = Net()
+    with EdgeProfiler(net, report_input_shapes=True) as profiler:
+        net(batch())
+    query = "select o.name, i.dims from ops o join inputs i on o.inputs = i.id where o.kind = 'op' order by o.start_ns"
+    assert [(row["name"], json.loads(row["dims"])) for row in profiler.result().sql(query).to_pylist()] == [
+        ("aten::linear", [[2, 4], [8, 4], [8]]),
+        ("aten::relu", [[2, 8]]),
+        ("aten::linear", [[2, 8], [2, 8], [2]]),
+    ]
+
+
+def test_a_profile_that_is_discarded_leaves_nothing(tmp_path: Path) -> None:
+    net = Net()
+    with EdgeProfiler(net, tmp_path / "trace.json") as profiler:
+        net(batch())
+        profiler.discard()
+        net(batch())
+    assert list(tmp_path.iterdir()) == []
+    assert current_edge_profiler() is None
+    with EdgeProfiler(net) as profiler:
+        net(batch())
+    assert calls(profiler.result()) == ["nn.Module: Net"]
 
 
 def test_what_it_says_of_the_model() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 
 @contextlib.contextmanager
@@ -13,11 +14,11 @@ def unheard() -> Iterator[None]:
     """What is written to standard error, by whichever thread, is thrown away."""
     sys.stderr.flush()
     kept = os.dup(2)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)
+    # A runtime may write to Python's, which in a notebook is another than the process's own.
+    with Path(os.devnull).open("w") as nothing, contextlib.redirect_stderr(nothing):
+        try:
+            os.dup2(nothing.fileno(), 2)
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
