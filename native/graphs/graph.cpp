@@ -21,12 +21,6 @@ namespace {
 
 constexpr int64_t kForever = INT64_MAX;
 
-// A place that the graph does not own.
-c10::Storage storage_at(char* data, size_t bytes) {
-  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(data, c10::Device(c10::DeviceType::CPU)),
-                      nullptr, false);
-}
-
 size_t dense_bytes(const tape::PlanSlot& slot) {
   size_t count = c10::elementSize(slot.dtype);
   for (int64_t size : slot.sizes) count *= static_cast<size_t>(size);
@@ -34,6 +28,11 @@ size_t dense_bytes(const tape::PlanSlot& slot) {
 }
 
 }  // namespace
+
+c10::Storage storage_at(char* data, size_t bytes) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(data, c10::Device(c10::DeviceType::CPU)),
+                      nullptr, false);
+}
 
 Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_ptr<Pool> pool,
              const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
@@ -46,31 +45,43 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
       ranges_(recording_->storages().size()),
       tensors_(recording_->recorded().slots.size()),
       bound_(std::move(bound)),
-      numbers_(recording_->ops(), 0) {
+      numbers_(recording_->ops(), 0),
+      lasts_(recording_->storages().size(), kForever),
+      exact_(lowering->exact()) {
   static std::atomic<uint32_t> last{0};
   id = ++last;
-  std::vector<int64_t> lasts(recording_->storages().size(), kForever);
-  bytes_ = place(obstacles, forward, keeps, lasts);
-  pool_->reach(bytes_);
+  sequence_.bytes = place(obstacles, forward, keeps);
+  sequence_.writes = writes_;
+  pool_->reach(sequence_.bytes);
   make_loose();
   make_inputs();
   std::vector<Placed> placed;
   for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) {
     const auto* replaced = replacing_.at(i);
-    placed.push_back(replaced == nullptr ? bind(i, lowering->exact(), lasts)
-                                         : bind_replaced(*replaced, lowering, lasts));
+    placed.push_back(replaced == nullptr ? bind(i, lasts_) : bind_replaced(*replaced, lowering));
     if (replaced != nullptr) i = static_cast<size_t>(replaced->cluster->end) - 1;
   }
+  if (!replacing_.all().empty()) contest_.end();  // a kernel for many ops does not part
   fuse(placed);
+  sequence_.add(std::move(placed));
+}
+
+void Sequence::add(std::vector<Placed> placed) {
   for (auto& one : placed) {
-    kernels_.push_back(std::move(one.kernel));
-    ops_.push_back(one.op);
+    kernels.push_back(std::move(one.kernel));
+    ops.push_back(one.op);
+    steps.push_back(static_cast<uint32_t>(one.step));
   }
 }
 
+size_t Sequence::beside() const {
+  size_t count = 0;
+  for (const auto& piece : pieces) count += piece.lanes == nullptr ? 0 : piece.lanes->size();
+  return count;
+}
+
 // Gives every storage of this part its memory, and returns how far into the pool it reaches.
-size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
-                    std::vector<int64_t>& lasts) {
+size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps) {
   const auto& storages = recording_->storages();
   int64_t begin = static_cast<int64_t>(recording_->begin(part_)), end = static_cast<int64_t>(recording_->end(part_));
   bool is_forward = part_ == Part::kForward;
@@ -122,13 +133,13 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     int64_t last =
         kept || saved[storage] || (input && info.written) ? kForever : std::max(first, std::min(info.last, end));
     size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
-    if (info.kind == StorageInfo::kMade) lasts[storage] = last;
-    needs.push_back({bytes, first, replacing_.last(last)});
+    if (info.kind == StorageInfo::kMade) lasts_[storage] = last;
+    needs.push_back({bytes, Life::of(first, replacing_.last(last))});
     needers.push_back(storage);
   }
   for (const auto& [cluster, used] : replacing_.all()) {
     for (size_t bytes : cluster->replacement->generated->scratch) {
-      needs.push_back({bytes, cluster->begin, cluster->end - 1});
+      needs.push_back({bytes, Life::of(cluster->begin, cluster->end - 1)});
     }
   }
   size_t reach = lay_out(needs, in_the_way, end);
@@ -236,30 +247,39 @@ c10::IValue Graph::argument(const Given& given, bool& fixed) {
   }
 }
 
-Placed Graph::bind(size_t place, bool exact, const std::vector<int64_t>& lasts) {
-  const Step& step = recording_->steps()[place];
-  Placed placed{nullptr, step.index, static_cast<int64_t>(place), {}, {}};
+Bound Graph::call_of(const Step& step) {
   Bound call;
   call.op = step.op;
   call.grad = step.grad;
-  call.exact = exact;
-  bool formulas = false, number = false;
+  call.exact = exact_;
   for (const auto& given : step.given) {
     bool fixed = false;
     call.arguments.push_back(argument(given, fixed));
     call.fixed.push_back(fixed);
+  }
+  for (const auto& gave : step.gave) {
+    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) {
+      call.results.emplace_back();
+      continue;
+    }
+    for (uint32_t slot : gave.slots) call.results.push_back(slot == kNone ? at::Tensor() : tensor(slot));
+  }
+  return call;
+}
+
+Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts) {
+  const Step& step = recording_->steps()[place];
+  Placed placed{nullptr, step.index, static_cast<int64_t>(place), {}, {}};
+  Bound call = call_of(step);
+  bool formulas = false, number = false;
+  for (const auto& given : step.given) {
     formulas = formulas || given.kind == Given::kFormula || given.kind == Given::kFormulaTensor ||
                given.kind == Given::kFormulas;
   }
   for (const auto& gave : step.gave) {
     number = number || gave.kind == Gave::kNumber;
-    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) {
-      call.results.emplace_back();
-      placed.lasts.push_back(kForever);
-      continue;
-    }
+    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) placed.lasts.push_back(kForever);
     for (uint32_t slot : gave.slots) {
-      call.results.push_back(slot == kNone ? at::Tensor() : tensor(slot));
       placed.lasts.push_back(slot == kNone ? kForever : lasts[recording_->slot(slot).storage]);
     }
   }
@@ -291,8 +311,7 @@ std::unique_ptr<Kernel> Graph::bind_generated(const Cluster& cluster) {
   return generated_kernel(generated, std::move(pointers));
 }
 
-Placed Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering,
-                            const std::vector<int64_t>& lasts) {
+Placed Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering) {
   const auto& cluster = *replaced.cluster;
   auto generated = bind_generated(cluster);
   Placed placed{nullptr, recording_->steps()[cluster.begin].index, cluster.begin, {}, {}};
@@ -301,7 +320,7 @@ Placed Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowe
     return placed;
   }
   std::vector<Placed> alone;
-  for (int64_t i = cluster.begin; i < cluster.end; i++) alone.push_back(bind(i, lowering->exact(), lasts));
+  for (int64_t i = cluster.begin; i < cluster.end; i++) alone.push_back(bind(i, lasts_));
   fuse(alone);
   std::vector<std::unique_ptr<Kernel>> exact;
   for (auto& one : alone) exact.push_back(std::move(one.kernel));
@@ -319,16 +338,40 @@ size_t Graph::output_bytes() const {
   return bytes;
 }
 
-void Graph::run() {
+uint32_t Graph::failed_op() const {
+  const auto& ops = running_->ops;
+  return ops.empty() ? 0 : ops[std::min(current_, ops.size() - 1)];
+}
+
+void Graph::run(int cores) {
   hits++;
-  for (current_ = 0; current_ < kernels_.size(); current_++) kernels_[current_]->run();
+  if (cores > 1 && !contest_.is_over()) {
+    run_and_learn();
+  } else {
+    run(sequence_);
+  }
+}
+
+void Graph::run(Sequence& sequence) {
+  running_ = &sequence;
+  current_ = 0;
+  for (const auto& piece : sequence.pieces) {
+    if (piece.lanes != nullptr) {
+      piece.lanes->run(current_);
+      current_ = piece.end;
+      continue;
+    }
+    for (; current_ < piece.end; current_++) sequence.kernels[current_]->run();
+  }
+  for (; current_ < sequence.kernels.size(); current_++) sequence.kernels[current_]->run();
 }
 
 std::vector<double> Graph::timed_run() {
   std::vector<double> times;
-  for (current_ = 0; current_ < kernels_.size(); current_++) {
+  running_ = &sequence_;
+  for (current_ = 0; current_ < sequence_.kernels.size(); current_++) {
     auto start = std::chrono::steady_clock::now();
-    kernels_[current_]->run();
+    sequence_.kernels[current_]->run();
     times.push_back(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
   }
   return times;

@@ -1,17 +1,21 @@
-// One part of a recording, bound to places in a pool: an engine for the CPU. It runs kernels one after the other, and
-// does nothing else: whether it may run now, and with what, is for others to say.
+// One part of a recording, bound to places in a pool: an engine for the CPU. It runs kernels, one after the other or on
+// two cores, and does nothing else: whether it may run now, and with what, is for others to say.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "contest.h"
+#include "dependence.h"
 #include "fusion.h"
 #include "kernel.h"
+#include "lanes.h"
 #include "layout.h"
 #include "lowering.h"
 #include "pool.h"
 #include "recording.h"
+#include "schedule.h"
 
 namespace torchreel::graphs {
 
@@ -20,6 +24,9 @@ struct GuardFailure {
   uint32_t op;
   std::string recorded, now;
 };
+
+// A place that its storage does not own.
+c10::Storage storage_at(char* data, size_t bytes);
 
 // Where an input is copied to.
 struct InputPlace {
@@ -34,6 +41,24 @@ struct OutputPlace {
   Range range;
 };
 
+// Kernels bound to memory, in the order in which one thread runs them.
+struct Sequence {
+  // Kernels up to `end`, from where the one before ends; in lanes, or one after the other.
+  struct Piece {
+    size_t end;
+    std::unique_ptr<Lanes> lanes;
+  };
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<uint32_t> ops;    // of the program, for each kernel
+  std::vector<uint32_t> steps;  // for each kernel, the first that it does, counted in this order
+  std::vector<Piece> pieces;    // none: all kernels one after the other
+  std::vector<Range> writes;
+  size_t bytes = 0;  // how far into the pool it reaches
+
+  void add(std::vector<Placed> placed);
+  size_t beside() const;  // kernels that run in lanes
+};
+
 class Graph {
  public:
   // `bound` has, for each input, where it lies if it is read and written there, and null if it is copied.
@@ -44,7 +69,8 @@ class Graph {
         const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound = {});
 
   // Below autograd, in the thread of the pool, without the GIL. Throws GuardFailure, and whatever an op throws.
-  void run();
+  // With more than one core, some of its runs find out whether kernels that do not need each other are faster on two.
+  void run(int cores = 1);
 
   const Recording& recording() const { return *recording_; }
   Part part() const { return part_; }
@@ -57,17 +83,18 @@ class Graph {
   const std::vector<Range>& saved() const { return saved_; }
   // All that a run may overwrite.
   const std::vector<Range>& writes() const { return writes_; }
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return sequence_.bytes; }
   const at::Tensor& tensor(uint32_t slot);
   // Of an input or an output without fixed memory.
   at::Tensor& loose(uint32_t slot) { return loose_[slot]; }
   // Lets go of what the last run left there.
   void forget_loose();
 
-  size_t kernels() const { return kernels_.size(); }
-  const Kernel& kernel(size_t place) const { return *kernels_[place]; }
-  uint32_t op_of(size_t place) const { return ops_[place]; }
-  uint32_t failed_op() const { return ops_.empty() ? 0 : ops_[std::min(current_, ops_.size() - 1)]; }
+  size_t kernels() const { return sequence_.kernels.size(); }
+  size_t beside() const { return sequence_.beside(); }
+  const Kernel& kernel(size_t place) const { return *sequence_.kernels[place]; }
+  uint32_t op_of(size_t place) const { return sequence_.ops[place]; }
+  uint32_t failed_op() const;
   // One run with the time of each kernel, in nanoseconds.
   std::vector<double> timed_run();
 
@@ -77,12 +104,21 @@ class Graph {
   size_t output_bytes() const;
 
  private:
-  // `lasts` is given, for each storage that is made here, the last step that needs what is there.
-  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, std::vector<int64_t>& lasts);
-  Placed bind(size_t step, bool exact, const std::vector<int64_t>& lasts);
-  Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering,
-                       const std::vector<int64_t>& lasts);
+  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps);
+  Placed bind(size_t step, const std::vector<int64_t>& lasts);
+  Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering);
   std::unique_ptr<Kernel> bind_generated(const Cluster& cluster);
+  Bound call_of(const tape::Step& step);
+  void run(Sequence& sequence);
+  // For two cores.
+  void run_and_learn();
+  std::vector<Work> works();
+  std::vector<Access> accesses(size_t kernel);
+  bool is_inner(uint32_t storage) const;
+  size_t end_of(size_t kernel) const;
+  std::unique_ptr<Sequence> laid_out_for(const Schedule& schedule);
+  void place_inner(const Schedule& schedule, Sequence& made, std::vector<int64_t>& lasts);
+  void add_stretch(const Stretch& stretch, Sequence& made, const std::vector<int64_t>& lasts, int64_t& position);
   c10::IValue argument(const tape::Given& given, bool& fixed);
   void make_inputs();
   void make_loose();
@@ -96,14 +132,17 @@ class Graph {
   std::vector<Range> ranges_;                // by storage, of those in the pool
   std::vector<at::Tensor> tensors_;          // by slot, made when they are needed
   Tensors loose_;                            // by slot, those that have no fixed memory; nothing if there are none
-  std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<uint32_t> ops_;
+  Sequence sequence_;
+  std::unique_ptr<Sequence> rival_;  // the same on two cores, until one of them has won
+  Contest contest_;
   std::vector<InputPlace> inputs_;
   std::vector<OutputPlace> outputs_;
   std::vector<Range> saved_, writes_;
   std::vector<char*> bound_;
   std::vector<double> numbers_;  // by op of the program
-  size_t bytes_ = 0;
+  std::vector<int64_t> lasts_;   // by storage: the last step that needs it; for ever if it is not this graph's alone
+  bool exact_;
+  const Sequence* running_ = &sequence_;
   size_t current_ = 0;
 };
 

@@ -11,7 +11,7 @@ size_t rounded(size_t bytes) { return std::max<size_t>((bytes + Pool::kAlignment
 
 struct Placed {
   Range range;
-  int64_t first, last;
+  Life life;
 };
 
 }  // namespace
@@ -20,13 +20,14 @@ size_t lay_out(std::vector<Need>& needs, const std::vector<Obstacle>& obstacles,
   std::vector<size_t> order(needs.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    bool left = needs[a].last >= steps, right = needs[b].last >= steps;
+    bool left = needs[a].life.end() >= steps, right = needs[b].life.end() >= steps;
     if (left != right) return left;
     if (needs[a].bytes != needs[b].bytes) return needs[a].bytes > needs[b].bytes;
-    return needs[a].first != needs[b].first ? needs[a].first < needs[b].first : a < b;
+    int64_t one = needs[a].life.first[0], other = needs[b].life.first[0];
+    return one != other ? one < other : a < b;
   });
   std::vector<Placed> placed;  // by where they begin
-  for (const auto& obstacle : obstacles) placed.push_back({obstacle.range, INT64_MIN, obstacle.last});
+  for (const auto& obstacle : obstacles) placed.push_back({obstacle.range, Life::of(INT64_MIN, obstacle.last)});
   auto before = [](const Placed& a, const Placed& b) { return a.range.begin < b.range.begin; };
   std::sort(placed.begin(), placed.end(), before);
   size_t end = 0;
@@ -34,13 +35,13 @@ size_t lay_out(std::vector<Need>& needs, const std::vector<Obstacle>& obstacles,
     auto& need = needs[index];
     size_t bytes = rounded(need.bytes), offset = 0;
     for (const auto& other : placed) {
-      if (other.last < need.first || need.last < other.first) continue;
+      if (other.life.is_before(need.life) || need.life.is_before(other.life)) continue;
       if (offset + bytes <= other.range.begin) break;
       offset = std::max(offset, rounded(other.range.end));
     }
     need.offset = offset;
     end = std::max(end, offset + bytes);
-    Placed one{{offset, offset + bytes}, need.first, need.last};
+    Placed one{{offset, offset + bytes}, need.life};
     placed.insert(std::upper_bound(placed.begin(), placed.end(), one, before), one);
   }
   return end;

@@ -8,10 +8,20 @@
 
 namespace torchreel::graphs {
 
+// When memory is used. On two lanes of kernels, each has steps of its own; kernels that run while no other does are
+// steps of both.
+struct Life {
+  int64_t first[2], last[2];  // steps, both included
+
+  static Life of(int64_t first, int64_t last) { return {{first, first}, {last, last}}; }
+  bool is_before(const Life& other) const { return last[0] < other.first[0] && last[1] < other.first[1]; }
+  int64_t end() const { return last[0] > last[1] ? last[0] : last[1]; }
+};
+
 struct Need {
   size_t bytes;
-  int64_t first, last;  // steps, both included
-  size_t offset = 0;    // found
+  Life life;
+  size_t offset = 0;  // found
 };
 
 // What lies in the pool already. It is in the way until its last use.

@@ -86,6 +86,7 @@ py::list graphs_of(const Route& route) {
     row["id"] = graph->id;
     row["parents"] = graph->parents;
     row["outputs"] = graph->output_bytes();
+    row["beside"] = graph->beside();
     py::dict layers;
     for (size_t i = 0; i < graph->kernels(); i++) {
       py::str layer(graph->kernel(i).layer());
@@ -207,21 +208,23 @@ PYBIND11_MODULE(_graphs, module) {
       .def_property_readonly("inference", &Modes::inference)
       .def_readonly("threads", &Modes::threads);
   py::class_<Route, std::shared_ptr<Route>>(module, "Route")
-      .def(py::init([](const std::shared_ptr<Recording>& recording, const std::string& name, const std::string& held,
-                       size_t branches, bool exact, const std::string& over, const std::vector<bool>& fixed) {
-             RouteOptions options;
-             options.held = held == "copy" ? Held::kCopy : held == "error" ? Held::kError : Held::kBranch;
-             options.branches = branches;
-             options.exact = exact;
-             options.fixed = fixed;
-             if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
-             auto route = std::make_shared<Route>(recording, options);
-             route->name = name;
-             route->label = "torchreel::graph " + name;
-             return route;
-           }),
-           py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
-           py::arg("over"), py::arg("fixed"))
+      .def(
+          py::init([](const std::shared_ptr<Recording>& recording, const std::string& name, const std::string& held,
+                      size_t branches, bool exact, const std::string& over, const std::vector<bool>& fixed, int cores) {
+            RouteOptions options;
+            options.held = held == "copy" ? Held::kCopy : held == "error" ? Held::kError : Held::kBranch;
+            options.branches = branches;
+            options.exact = exact;
+            options.cores = cores;
+            options.fixed = fixed;
+            if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
+            auto route = std::make_shared<Route>(recording, options);
+            route->name = name;
+            route->label = "torchreel::graph " + name;
+            return route;
+          }),
+          py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
+          py::arg("over"), py::arg("fixed"), py::arg("cores"))
       .def_property_readonly("hits", [](const Route& self) { return self.hits.load(); })
       .def("make_first", &Route::make_first)
       .def("lower", &lower, py::arg("library"), py::arg("entry"), py::arg("pointers"), py::arg("scratch"),
@@ -291,6 +294,7 @@ PYBIND11_MODULE(_graphs, module) {
         const auto& missed = Ways::missed();
         return py::make_tuple(missed.why, missed.way, missed.detail, missed.op);
       });
+  module.def("force_two_cores", [](bool on) { Contest::forced = on; });
   module.def("mark_step_begin", [] { Pool::of_this_thread()->begin_step(); });
   module.def("pool", [] {
     const auto& pool = Pool::of_this_thread();

@@ -77,6 +77,17 @@ void Recording::each_slot(const Step& step, Visit visit) const {
   }
 }
 
+std::vector<SlotUse> Recording::uses_of(size_t step) const {
+  std::vector<SlotUse> all;
+  each_slot(all_.steps[step], [&](uint32_t slot, bool writes) { all.push_back({slot, writes}); });
+  for (const auto& gave : all_.steps[step].gave) {
+    for (uint32_t slot : gave.slots) {
+      if (slot != kNone) all.push_back({slot, true});
+    }
+  }
+  return all;
+}
+
 Recording::Recording(Recorded recorded) : all_(std::move(recorded)) {
   for (const auto& step : all_.steps) ops_ = std::max<size_t>(ops_, step.index + 1);
   find_kinds();

@@ -30,6 +30,12 @@ struct StorageInfo {
   c10::Storage memory;            // of an external one and of a constant
 };
 
+// How a step uses a slot. What it gives it writes.
+struct SlotUse {
+  uint32_t slot;
+  bool writes;
+};
+
 // The parts of a recording that run at different times: a forward with what it keeps, and its backward.
 enum class Part { kForward, kBackward };
 
@@ -66,6 +72,7 @@ class Recording {
   // Whether a tensor without fixed memory is among what the step takes or gives.
   bool is_loose(const tape::Step& step) const;
   size_t ops() const { return ops_; }  // of the program
+  std::vector<SlotUse> uses_of(size_t step) const;
 
   // Where a run may find that it is not the recorded program: what it has written to others until then.
   bool has_guards() const { return last_guard_ >= 0; }

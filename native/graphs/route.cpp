@@ -445,7 +445,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
     copy_in(*graph, given);
     try {
       RECORD_FUNCTION(label, {});  // who listens hears of the graph, not of its ops
-      graph->run();
+      graph->run(options_.cores);
     } catch (const GuardFailure& failure) {
       report.failure = "was " + failure.recorded + " and is " + failure.now;
       report.op = failure.op;
@@ -506,7 +506,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
     if (here.backward.size() > 8 * options_.branches) here.backward.pop_back();
   }
   copy_in(*graph, gradients);
-  graph->run();
+  graph->run(options_.cores);
   visit(*graph);
   Handed known;
   results.clear();

@@ -18,6 +18,7 @@ struct RouteOptions {
   Held held = Held::kBranch;  // what is done where the caller still holds what a run would overwrite
   size_t branches = 8;        // graphs of one recording in one thread
   bool exact = true;
+  int cores = 1;  // that independent kernels of one graph may run on
   // What is said to one who reads an output after the step that made it, where held is kError.
   std::shared_ptr<const std::string> over;
   std::vector<bool> fixed;  // for each input: whether it is expected to lie in the same place at each call

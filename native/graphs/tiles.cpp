@@ -31,17 +31,6 @@ at::Tensor flat(const c10::Storage& storage, at::ScalarType dtype, int64_t eleme
   return tensor;
 }
 
-bool is_pointwise(const tape::OpInfo& op) {
-  if (op.random || op.varying) return false;
-  if (op.name == "aten::_to_copy") return true;
-  if (op.handle.hasTag(at::Tag::pointwise)) return true;
-  // Torch has the tag on the functional op alone.
-  const auto& [name, overload] = op.operator_name;
-  if (name.empty() || name.back() != '_') return false;
-  auto other = c10::Dispatcher::singleton().findSchema({name.substr(0, name.size() - 1), overload});
-  return other.has_value() && other->hasTag(at::Tag::pointwise);
-}
-
 // Whether flat memory has the elements of both in the same order.
 bool in_same_order(const at::Tensor& one, const at::Tensor& other) {
   return one.sizes() == other.sizes() &&
@@ -288,6 +277,17 @@ class TiledKernel final : public Kernel {
 };
 
 }  // namespace
+
+bool is_pointwise(const tape::OpInfo& op) {
+  if (op.random || op.varying) return false;
+  if (op.name == "aten::_to_copy") return true;
+  if (op.handle.hasTag(at::Tag::pointwise)) return true;
+  // Torch has the tag on the functional op alone.
+  const auto& [name, overload] = op.operator_name;
+  if (name.empty() || name.back() != '_') return false;
+  auto other = c10::Dispatcher::singleton().findSchema({name.substr(0, name.size() - 1), overload});
+  return other.has_value() && other->hasTag(at::Tag::pointwise);
+}
 
 bool is_single(const at::Tensor& tensor) { return tensor.numel() == 1 && tensor.dim() <= 1; }
 

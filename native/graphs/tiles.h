@@ -22,6 +22,7 @@ struct Chain {
   std::vector<const Bound*> calls;
 };
 
+bool is_pointwise(const tape::OpInfo& op);
 bool is_single(const at::Tensor& tensor);  // one number for all elements
 Region region_of(const at::Tensor& tensor);
 

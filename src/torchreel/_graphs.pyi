@@ -92,6 +92,7 @@ class Route:
         exact: bool,
         over: str,
         fixed: Sequence[bool],
+        cores: int,
     ) -> None: ...
     @property
     def hits(self) -> int: ...
@@ -156,6 +157,9 @@ class Entry:
 
     def __init__(self, ways: Ways, miss: Callable[..., Any]) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def force_two_cores(on: bool) -> None:
+    """For tests: ops run on two cores wherever they do not need each other, whatever the clock says."""
 
 def mark_step_begin() -> None: ...
 def pool() -> tuple[int, int]:

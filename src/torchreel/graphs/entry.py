@@ -314,6 +314,7 @@ def graphed(
     pad_to: Mapping[int, int | Sequence[int]] | None = None,
     skip_dynamic: bool = False,
     inductor: Inductor = False,
+    cores: int = 1,
     verify: int = 0,
 ) -> Any:
     """A function or module that is recorded at its second call and replayed from its third on: same call, same results.
@@ -323,7 +324,8 @@ def graphed(
     """
     options = GraphOptions(
         exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up,
-        pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, inductor=inductor, verify=verify,
+        pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, inductor=inductor, cores=cores,
+        verify=verify,
     )  # fmt: skip
     if function is None:
         return lambda one: graphed(one, **vars(options))

@@ -27,6 +27,7 @@ class GraphOptions:
     # Have Inductor compile runs of ops in the background, and use its kernels where they are right and faster;
     # "always": where they are right.
     inductor: Inductor = False
+    cores: int = 1  # that ops which do not need each other may run on, where that is found to be faster: 1 or 2
     verify: int = 0  # every so many calls run eagerly as well, and a difference is an error
 
     def __post_init__(self) -> None:
@@ -37,6 +38,8 @@ class GraphOptions:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise OptionError(f"{name} is {value!r}: give a whole number, {least} or more.")
+        if self.cores not in (1, 2) or type(self.cores) is not int:
+            raise OptionError(f"cores is {self.cores!r}: give 1 or 2.")
         _check_padding(self.pad_to)
 
 

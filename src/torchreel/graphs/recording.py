@@ -196,7 +196,7 @@ class Take:
     ) -> _graphs.Route:
         """With its first graphs, so that an op that cannot be bound is known now and not at a replay."""
         name = program.provenance.function
-        route = _graphs.Route(native, name, options.held, _BRANCHES, options.exact, _over(name), fixed)
+        route = _graphs.Route(native, name, options.held, _BRANCHES, options.exact, _over(name), fixed, options.cores)
         try:
             route.make_first(self._inputs)
         except RuntimeError as error:

@@ -26,6 +26,7 @@ class Node:
     outputs: int  # bytes that it gives out or keeps for its backward
     hits: int
     layers: dict[str, int]
+    beside: int  # ops that run on two cores, beside others
     parents: list[tuple[int, int]]  # ids, and how often it came after them
 
 
@@ -97,6 +98,7 @@ class Status:
                 layers = ", ".join(f"{count} {layer}" for layer, count in sorted(node.layers.items()))
                 yield (
                     f"{indent}{mark}{node.id} {node.part} ({node.call}): {node.ops} ops ({layers}), "
+                    f"{f'{node.beside} of them on two cores, ' if node.beside else ''}"
                     f"{_bytes(node.bytes)}, of which {_bytes(node.outputs)} given out, {node.hits} runs"
                 )
                 yield from draw(node.id, indent + ("    " if last else "│   "))
@@ -127,7 +129,7 @@ def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
     kinds = [kind for part in parts for kind in part.kinds()]
     nodes = [
         Node(row["id"], one.number, row["part"], one.signature, row["kernels"], row["bytes"], row["outputs"],
-             row["hits"], dict(row["layers"]), [tuple(each) for each in row["parents"]])
+             row["hits"], dict(row["layers"]), row["beside"], [tuple(each) for each in row["parents"]])
         for one in recordings
         for row in one.way.route.graphs()
     ]  # fmt: skip
