@@ -9,6 +9,7 @@
 #include "generated.h"
 #include "loose.h"
 #include "numbers.h"
+#include "one_thread.h"
 
 namespace torchreel::graphs {
 
@@ -355,15 +356,21 @@ void Graph::run(int cores) {
 void Graph::run(Sequence& sequence) {
   running_ = &sequence;
   current_ = 0;
+  auto run_until = [&](size_t end) {
+    for (; current_ < end; current_++) sequence.kernels[current_]->run();
+  };
   for (const auto& piece : sequence.pieces) {
     if (piece.lanes != nullptr) {
       piece.lanes->run(current_);
       current_ = piece.end;
-      continue;
+    } else if (piece.one_thread) {
+      OneThread guard;
+      run_until(piece.end);
+    } else {
+      run_until(piece.end);
     }
-    for (; current_ < piece.end; current_++) sequence.kernels[current_]->run();
   }
-  for (; current_ < sequence.kernels.size(); current_++) sequence.kernels[current_]->run();
+  run_until(sequence.kernels.size());
 }
 
 std::vector<double> Graph::timed_run() {

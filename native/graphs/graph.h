@@ -46,6 +46,7 @@ struct Sequence {
   // Kernels up to `end`, from where the one before ends; in lanes, or one after the other.
   struct Piece {
     size_t end;
+    bool one_thread;
     std::unique_ptr<Lanes> lanes;
   };
   std::vector<std::unique_ptr<Kernel>> kernels;

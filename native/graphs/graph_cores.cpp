@@ -1,10 +1,13 @@
 // How a graph comes to run on two cores: what its kernels cost and need is known from its own runs; of that a schedule
 // is made, memory is laid out for it, and both ways are held against each other.
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <chrono>
 
 #include "../tape/slots.h"
 #include "graph.h"
+#include "one_thread.h"
 #include "solo.h"
 
 namespace torchreel::graphs {
@@ -51,10 +54,14 @@ std::vector<Clock> clocks(const Schedule& schedule, size_t works) {
 }  // namespace
 
 void Graph::run_and_learn() {
+  if (at::get_num_threads() < 2 || !OneThread::is_possible()) {
+    contest_.end();
+    return run(sequence_);
+  }
   if (rival_ == nullptr && hits <= Contest::kWarmUp) return run(sequence_);
   if (rival_ == nullptr && !contest_.has_costs()) return contest_.add_costs(timed_run());
   if (rival_ == nullptr) {
-    auto plan = schedule(works(), Contest::forced ? Toll{0, 0} : Toll{});
+    auto plan = schedule(works(), Contest::forced ? Toll{0, 0, 0} : Toll{});
     if (Contest::forced || plan.planned < kWorthIt * plan.one_by_one) {
       rival_ = laid_out_for(plan);
       writes_ = sequence_.writes;
@@ -121,7 +128,7 @@ std::vector<Work> Graph::works() {
         if (!is_plain_work(*call.op, kernel, call)) found.kind = Work::kFixed;
       }
     }
-    all.push_back({found.kind, found.nanoseconds, std::move(after[i])});
+    all.push_back({found.kind, contest_.costs()[i], found.nanoseconds, std::move(after[i])});
   }
   return all;
 }
@@ -191,7 +198,7 @@ void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vecto
   if (!stretch.is_parallel()) {
     fuse(placed);
     made.add(std::move(placed));
-    made.pieces.push_back({made.kernels.size(), nullptr});
+    made.pieces.push_back({made.kernels.size(), stretch.one_thread, nullptr});
     return;
   }
   made.add(std::move(placed));
@@ -204,7 +211,7 @@ void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vecto
   }
   for (uint32_t work : stretch.order) order.push_back(step_of({work, 0}));
   auto both = std::make_unique<Lanes>(std::move(lanes[0]), std::move(lanes[1]), std::move(order));
-  made.pieces.push_back({made.kernels.size(), std::move(both)});
+  made.pieces.push_back({made.kernels.size(), true, std::move(both)});
 }
 
 std::unique_ptr<Sequence> Graph::laid_out_for(const Schedule& schedule) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "below.h"
+#include "one_thread.h"
 
 namespace torchreel::graphs {
 
@@ -83,6 +84,7 @@ void Lanes::run(size_t& place) {
     }
     return;
   }
+  OneThread guard;
   for (const auto& step : order_) {
     place = step.place;
     step.kernel->run();
@@ -90,6 +92,7 @@ void Lanes::run(size_t& place) {
 }
 
 void Lanes::run_lane(int lane) {
+  OneThread guard;
   auto& mine = progress_[lane];
   uint32_t done = 0;
   for (const auto& step : lanes_[lane]) {

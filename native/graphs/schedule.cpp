@@ -41,9 +41,9 @@ class Planner {
       begin = i + 1;
       if (i == works_.size()) break;
       finish(i);
-      one_by_one({i});
+      one_by_one({i}, false);
     }
-    for (const auto& work : works_) found_.one_by_one += work.nanoseconds;
+    for (const auto& work : works_) found_.one_by_one += work.all;
     return std::move(found_);
   }
 
@@ -53,7 +53,7 @@ class Planner {
     tails_.resize(works_.size(), 0);
     for (size_t i = works_.size(); i-- > 0;) {
       for (uint32_t next : later_[i]) tails_[i] = std::max(tails_[i], tails_[next]);
-      tails_[i] += works_[i].nanoseconds;
+      tails_[i] += cost(i);
     }
   }
 
@@ -71,9 +71,11 @@ class Planner {
         alone.push_back(i);
       }
       left -= alone.size();
-      if (!alone.empty()) one_by_one(alone);
+      if (!alone.empty()) one_by_one(alone, false);
     }
   }
+
+  double cost(uint32_t work) const { return works_[work].kind == Work::kBeside ? works_[work].one : works_[work].all; }
 
   void finish(uint32_t work) {
     done_[work] = true;
@@ -107,7 +109,7 @@ class Planner {
             when = std::max(when, at[before]->end + (at[before]->lane == lane ? 0 : toll_.hand_over));
           }
           if (when > best.begin || (when == best.begin && !is_preferred(ready[i], best.work))) continue;
-          best = {ready[i], lane, when, when + works_[ready[i]].nanoseconds};
+          best = {ready[i], lane, when, when + cost(ready[i])};
           place = i;
         }
       }
@@ -153,25 +155,29 @@ class Planner {
       std::vector<uint32_t> all;
       for (const auto& put : puts) all.push_back(put.work);
       std::sort(all.begin(), all.end());
-      one_by_one(all);
+      one_by_one(all, true);
       return;
     }
-    one_by_one(before);
+    one_by_one(before, true);
     in_lanes(both, end - begin);
-    one_by_one(behind);
+    one_by_one(behind, true);
   }
 
-  void one_by_one(const std::vector<uint32_t>& works) {
+  void one_by_one(const std::vector<uint32_t>& works, bool one_thread) {
     if (works.empty()) return;
-    for (uint32_t work : works) found_.planned += works_[work].nanoseconds;
+    for (uint32_t work : works) found_.planned += cost(work);
     auto& all = found_.stretches;
-    if (all.empty() || all.back().is_parallel()) all.emplace_back();
+    if (all.empty() || all.back().is_parallel() || all.back().one_thread != one_thread) {
+      all.emplace_back().one_thread = one_thread;
+      if (one_thread) found_.planned += toll_.one_thread;
+    }
     all.back().order.insert(all.back().order.end(), works.begin(), works.end());
   }
 
   void in_lanes(const std::vector<Put>& puts, double nanoseconds) {
     found_.planned += nanoseconds + toll_.begin;
     Stretch stretch;
+    stretch.one_thread = true;
     std::vector<std::pair<int, uint32_t>> where(works_.size(), {-1, 0});  // lane, and how many of it are done with it
     for (const auto& put : puts) {
       uint32_t wait = 0;

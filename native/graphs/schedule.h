@@ -11,10 +11,10 @@ struct Work {
   enum Kind : uint8_t {
     kFixed,   // all that is before it comes before it, and all that is behind it after
     kAlone,   // runs while nothing else does: it may use all threads itself
-    kBeside,  // may run beside others
+    kBeside,  // may run beside others, on one thread
   };
   Kind kind = kFixed;
-  double nanoseconds = 0;
+  double all = 0, one = 0;      // nanoseconds with all threads and with one
   std::vector<uint32_t> after;  // works before it that have to be done
 };
 
@@ -26,6 +26,7 @@ struct Task {
 
 // Works that run one after the other, or, if the second lane has any, in two lanes at a time.
 struct Stretch {
+  bool one_thread = false;      // each on one
   std::vector<uint32_t> order;  // all of them, as one thread may run them
   std::vector<Task> lanes[2];
   bool is_parallel() const { return !lanes[1].empty(); }
@@ -39,8 +40,9 @@ struct Schedule {
 
 // Nanoseconds that the threads themselves cost.
 struct Toll {
-  double begin = 2500;     // to have the second thread begin, and to wait for both to end
-  double hand_over = 300;  // until one lane has seen what the other has done
+  double begin = 2500;      // to have the second thread begin, and to wait for both to end
+  double one_thread = 100;  // to leave torch and BLAS one thread, and give them back the others
+  double hand_over = 300;   // until one lane has seen what the other has done
 };
 
 Schedule schedule(const std::vector<Work>& works, const Toll& toll);

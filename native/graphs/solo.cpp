@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "lanes.h"
+#include "one_thread.h"
 #include "prepare.h"
 #include "tiles.h"
 
@@ -259,6 +260,12 @@ struct Trial {
 
 constexpr int kDraws = 3;
 
+double timed_run(Kernel& kernel) {
+  double start = now();
+  kernel.run();
+  return now() - start;
+}
+
 Trial tried(const Bound& call, std::string_view layer, Stage& stage) {
   Trial trial;
   stage.fill(1);
@@ -267,18 +274,18 @@ Trial tried(const Bound& call, std::string_view layer, Stage& stage) {
   Pair pair;
   for (int draw = 0; draw < kDraws; draw++) {
     stage.fill(draw + 1);
-    double start = now();
-    kernel->run();
-    double all = now() - start, one = 0;
+    double all = timed_run(*kernel);
     auto expected = stage.bytes();
     stage.fill(draw + 1);
     bool parted = pair.run([&](int lane) {
-      if (lane == 0) return;
-      double begin = now();
-      kernel->run();
-      one = now() - begin;
+      OneThread guard;
+      if (lane == 1) kernel->run();
     });
     if (!parted || stage.bytes() != expected) return trial;
+    stage.fill(draw + 1);
+    OneThread guard;
+    double one = timed_run(*kernel);
+    if (stage.bytes() != expected) return trial;
     trial.all = draw == 0 ? all : std::min(trial.all, all);
     trial.one = draw == 0 ? one : std::min(trial.one, one);
   }
@@ -331,7 +338,7 @@ Solo solo(const Bound& call, const Kernel& kernel, double nanoseconds) {
   }
   bool loses = !by_elements && trial->one > kGain * trial->all;
   if (!trial->same || loses) return {Work::kAlone, nanoseconds};
-  return {Work::kBeside, by_elements ? nanoseconds : std::max(nanoseconds, trial->one)};
+  return {Work::kBeside, by_elements ? nanoseconds : nanoseconds * trial->one / trial->all};
 }
 
 }  // namespace torchreel::graphs

@@ -8,7 +8,7 @@ namespace torchreel::graphs {
 
 struct Solo {
   Work::Kind kind = Work::kFixed;
-  double nanoseconds = 0;  // on one thread
+  double nanoseconds = 0;  // on one thread, where it may run there
 };
 
 // `kernel` is that of the call, and took `nanoseconds` with all threads. A call may run beside others only if its bits
