@@ -330,7 +330,7 @@ constexpr double kGain = 1.25;  // a kernel that is so much faster with all thre
 
 bool is_plain_work(const tape::OpInfo& op, const Kernel& kernel, const Bound& call) {
   std::string_view layer = kernel.layer();
-  if (layer == "boxed" || layer == "guard" || layer == "formula" || op.varying) return false;
+  if (layer == "boxed" || layer == "eager" || layer == "guard" || layer == "formula" || op.varying) return false;
   // Of those that are tried, attention draws for dropout: but it is bound only where there is none.
   if (kByTrial.count(op.name) == 0 && (op.random || !is_by_elements(op))) return false;
   bool throws = false;
