@@ -217,6 +217,18 @@ def test_within_tolerances() -> None:
 
 
 @torch.no_grad()
+def test_verify_knows_of_tolerances() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.softmax(x * 0.3 + 1, -1).sum(-1).log()
+
+    fast = compiled({"": (function, lambda: (torch.randn(7, 100),))}, exact=False, verify=2)[""]
+    for _ in range(2 * _CALLS):
+        given = torch.randn(7, 100)
+        torch.testing.assert_close(fast(given), function(given))
+    assert generated(fast) >= 1, status(fast)
+
+
+@torch.no_grad()
 def test_a_kernel_that_differs_is_refused() -> None:
     """Eager has infinity after the first op, and rounds each; generated code keeps 32 bits in between."""
 

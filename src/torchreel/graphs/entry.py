@@ -247,6 +247,11 @@ class Graphed(_graphs.Entry):
         """Of the function."""
         return self._name
 
+    @property
+    def exact(self) -> bool:
+        """Whether it gives eager's bits."""
+        return self._options.exact
+
     def recording_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
         """The one that such a call would replay, or None."""
         modes = _graphs.Modes.now()

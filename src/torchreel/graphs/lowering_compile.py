@@ -42,6 +42,7 @@ def _compiled(job: Job) -> Answer:
     inductor_config.cpp.threads = job.threads
     inductor_config.compile_threads = 1
     inductor_config.fx_graph_cache = False
+    inductor_config.cpp_wrapper = False
     inductor_config.pattern_matcher = False  # it drops copies of tensors that are written afterwards
     examples = [_example(job.slots[slot]) for slot in job.inputs]
     function = torch.func.functionalize(function_of(job))
