@@ -97,3 +97,59 @@ def test_some_programs() -> None:
 @pytest.mark.parametrize("first", range(100, 400, 20))
 def test_many_programs(first: int) -> None:
     assert held_to_eager(range(first, first + 20)) > 0
+
+
+def held_to_eager_with_gradients(seeds: range) -> int:
+    """Of functions that write nothing that autograd needs, forward and backward; how many kernels were used."""
+    torch.manual_seed(0)
+    made = []
+    for seed in seeds:
+        shape = SHAPES[seed % len(SHAPES)]
+        weight = torch.randn(shape, requires_grad=True)
+        function = differentiable(seed)
+        fast = graphed(lambda x, function=function, weight=weight: function(x, weight), inductor="always")
+        made.append((seed, shape, function, fast, weight))
+    for calls in (4, _CALLS):
+        for seed, shape, function, fast, weight in made:
+            assert calls == 4 or wait(fast, _PATIENCE)
+            for call in range(calls):
+                x = torch.randn(shape, requires_grad=True)
+                found, wanted = fast(x), function(x, weight)
+                gradient = torch.randn_like(wanted)
+                pairs = [torch.autograd.grad(each, (x, weight), gradient) for each in (found, wanted)]
+                same_values = same(found.detach(), wanted.detach()) and same(*pairs)
+                assert same_values, (seed, calls, call, str(status(fast)))
+    lines = [line for _, _, _, fast, _ in made for line in status(fast).kernels]
+    assert not [line for line in lines if "other bits" in line], lines
+    return sum(": in use" in line for line in lines)
+
+
+def differentiable(seed: int) -> Callable[[Tensor, Tensor], Tensor]:
+    choose = random.Random(seed)
+    moves = [(choose.random(), choose.randrange(1000), choose.randrange(1000)) for _ in range(choose.randint(5, 12))]
+
+    def function(x: Tensor, weight: Tensor) -> Tensor:
+        values = [x * weight, x - weight]
+        for what, one, other in moves:
+            a, b = values[one % len(values)], values[other % len(values)]
+            if what < 0.45:
+                values.append(_UNARY[other % len(_UNARY)](a))
+            elif what < 0.8 and a.shape == b.shape:
+                values.append([torch.add, torch.mul, torch.sub][one % 3](a, b))
+            elif what < 0.9:
+                values.append(_VIEWS[other % len(_VIEWS)](a))
+            else:
+                values.append((a * 1.0).mul_(0.5).add_(1))
+        return values[-1] + values[0].sum() * 0.0 + 1
+
+    return function
+
+
+def test_some_programs_with_gradients() -> None:
+    assert held_to_eager_with_gradients(range(6)) > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(100, 400, 20))
+def test_many_programs_with_gradients(first: int) -> None:
+    assert held_to_eager_with_gradients(range(first, first + 20)) > 0
