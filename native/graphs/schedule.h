@@ -40,7 +40,7 @@ struct Schedule {
 
 // Nanoseconds that the threads themselves cost.
 struct Toll {
-  double begin = 2500;      // to have the second thread begin, and to wait for both to end
+  double begin = 2500;      // until the second thread has begun
   double one_thread = 100;  // to leave torch and BLAS one thread, and give them back the others
   double hand_over = 300;   // until one lane has seen what the other has done
 };

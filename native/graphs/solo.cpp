@@ -1,6 +1,7 @@
 #include "solo.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/Formatting.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "lanes.h"
+#include "mate.h"
 #include "one_thread.h"
 #include "prepare.h"
 #include "tiles.h"
@@ -281,17 +282,13 @@ Trial tried(const Bound& call, std::string_view layer, Stage& stage) {
   stage.fill(1);
   auto kernel = prepare(stage.call(call));
   if (kernel->layer() != layer) return trial;
-  Pair pair;
   for (int draw = 0; draw < kDraws; draw++) {
     stage.fill(draw + 1);
     kernel->run();
     auto expected = stage.bytes();
     stage.fill(draw + 1);
-    bool parted = pair.run([&](int lane) {
-      OneThread guard;
-      if (lane == 1) kernel->run();
-    });
-    if (!parted || stage.bytes() != expected) return trial;
+    run_in_another_thread([&] { kernel->run(); });
+    if (stage.bytes() != expected) return trial;
     stage.fill(draw + 1);
     OneThread guard;
     kernel->run();
