@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "frames.h"
 #include "heap.h"
@@ -27,6 +28,7 @@ std::atomic<uint32_t> taps{0};
 c10::Allocator* inner = nullptr;
 c10::DeleterFnPtr inner_free = nullptr;
 std::atomic<OutOfMemoryObserver> oom_observer{nullptr};
+__thread Placement* placement __attribute__((tls_model("initial-exec"))) = nullptr;
 
 // Whether an alloc by this thread is an event of the recording. A free always is: its block may have been one.
 bool tells_alloc(uint32_t now) {
@@ -141,6 +143,7 @@ void free_cached(void* address, uint32_t now) {
 // it: whatever is not of the heap goes to torch's own.
 void free_block(void* address) {
   if (address == nullptr) return;
+  if (TORCHREEL_UNLIKELY(placement != nullptr) && placement->give_back(address)) return;
   uint32_t now = taps.load(std::memory_order_relaxed);
   if (now & (kEvents | kModelEvents)) write_free(address);
   if (Heap::owns(address)) return free_cached(address, now);
@@ -152,9 +155,29 @@ void free_block(void* address) {
   inner_free(address);
 }
 
+// The deleter of a tensor at a place: it may outlive the placement, and is no block then.
+void leave_place(void* address) {
+  if (placement != nullptr) (void)placement->give_back(address);
+}
+
 class FrontAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
+    if (TORCHREEL_LIKELY(placement == nullptr)) return allocate_block(bytes);
+    if (void* place = placement->take(bytes)) {
+      return {place, place, &leave_place, c10::Device(c10::DeviceType::CPU)};
+    }
+    c10::DataPtr data = allocate_block(bytes);
+    placement->made(data.get(), bytes);
+    return data;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
+  void copy_data(void* target, const void* source, std::size_t bytes) const override {
+    default_copy_data(target, source, bytes);
+  }
+
+ private:
+  static c10::DataPtr allocate_block(size_t bytes) {
     uint32_t now = taps.load(std::memory_order_relaxed);
     if (now & kCaching) {
       TORCH_CHECK(static_cast<ptrdiff_t>(bytes) >= 0, "A tensor cannot have ", bytes, " bytes.");
@@ -168,12 +191,7 @@ class FrontAllocator final : public c10::Allocator {
     (void)data.compare_exchange_deleter(inner_free, &free_block);
     return data;
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
-  void copy_data(void* target, const void* source, std::size_t bytes) const override {
-    default_copy_data(target, source, bytes);
-  }
 
- private:
   static void tell(void* address, size_t bytes, uint32_t now) {
     if (now & kHistory) {
       uint32_t stack = History::get().stack_of_alloc();
@@ -211,9 +229,8 @@ void after_fork_in_child() {
   Heap::get().after_fork(true);
 }
 
-void install() {
+void install_front() {
   static FrontAllocator allocator;
-  if (inner != nullptr) return;
   inner = c10::GetCPUAllocator();
   inner_free = inner->raw_deleter();
   TORCH_CHECK(inner_free != nullptr,
@@ -222,6 +239,12 @@ void install() {
   // A priority above every allocator that ships with torch; the last of equals wins.
   c10::SetCPUAllocator(&allocator, 100);
   TORCH_CHECK(c10::GetCPUAllocator() == &allocator, "Another allocator of CPU tensors has a higher priority.");
+}
+
+// From whatever thread, with the GIL or without it.
+void install() {
+  static std::once_flag done;
+  std::call_once(done, &install_front);
 }
 
 void set_tap(uint32_t tap, bool on) {
@@ -252,6 +275,11 @@ bool caches_allocations() { return taps.load() & kCaching; }
 size_t empty_cache() {
   open_stream_of_events(taps.load(std::memory_order_relaxed));
   return Heap::get().empty_cache();
+}
+
+Placement* place_blocks(Placement* wanted) {
+  install();
+  return std::exchange(placement, wanted);
 }
 
 void keep_history(bool on) { set_tap(kHistory, on); }

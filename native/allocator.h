@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "placement.h"
+
 namespace torchreel {
 
 // From now on allocs and frees are events of the active recording. Does not require the GIL.
@@ -24,6 +26,10 @@ size_t empty_cache();
 
 // From now on allocs and frees are written to the history, which has been started.
 void keep_history(bool on);
+
+// From now on the calling thread's blocks are put where this says, and are no events; null for nowhere. Gives the one
+// before.
+Placement* place_blocks(Placement* placement);
 
 // Makes the free of a block that torch's allocator made before seen too. Returns false if the block is not such a one.
 bool adopt_storage(void* storage_impl);

@@ -113,6 +113,8 @@ void bind_memory(py::module_& module) {
   module.def("set_limit", [](size_t bytes) { Heap::get().set_limit(bytes); });
   module.def("heap_stats", &heap_stats);
   module.def("reset_peaks", [] { Heap::get().reset_peaks(); });
+  static PlaceBlocks place = &place_blocks;
+  module.attr("place_blocks") = py::capsule(&place, "torchreel.place_blocks");
   module.def("owns", [](uintptr_t address) { return Heap::owns(reinterpret_cast<void*>(address)); });
 }
 

@@ -133,7 +133,7 @@ struct Operand {
 };
 
 // `inner` is the dimension that BLAS would find contiguous if nothing were transposed; its size is `size`, that of the
-// other `other_size`.
+// other `other_size`. Without a tensor where the copy would be too large to be kept.
 Operand operand(const at::Tensor& matrix, int inner, int64_t size, int64_t other_size) {
   int outer = 1 - inner;
   if (matrix.stride(inner) == 1 && matrix.stride(outer) >= std::max<int64_t>(1, size)) {
@@ -142,6 +142,7 @@ Operand operand(const at::Tensor& matrix, int inner, int64_t size, int64_t other
   if (matrix.stride(outer) == 1 && matrix.stride(inner) >= std::max<int64_t>(1, other_size)) {
     return {matrix, 't', matrix.stride(inner), {}};
   }
+  if (!may_keep(matrix)) return {};
   auto scratch = at::empty(matrix.sizes(), matrix.options());
   return {scratch, inner == 1 ? 'n' : 't', scratch.stride(0), Copy(scratch, matrix)};
 }
@@ -172,6 +173,7 @@ std::unique_ptr<Kernel> product(const at::Tensor& result, const at::Tensor& bias
   int64_t m = result.size(inner), n = result.size(1 - inner), k = one.size(1);
   Gemm<T> gemm;
   Operand a = operand(first, inner, m, k), b = operand(second, inner, k, n);
+  if (!a.tensor.defined() || !b.tensor.defined()) return nullptr;
   gemm.transa = a.trans;
   gemm.transb = b.trans;
   if (!set_sizes(gemm, m, n, k, a.ld, b.ld, result.stride(1 - inner))) return nullptr;

@@ -38,6 +38,12 @@ inline bool is_dense(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg();
 }
 
+// What a kernel may keep from run to run for itself. More would add up over a graph, where torch takes it for the time
+// of one op: such an op is left to torch.
+constexpr size_t kMostKept = 1 << 20;
+
+inline bool may_keep(const at::Tensor& like) { return like.nbytes() <= kMostKept; }
+
 inline bool is_contiguous(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }

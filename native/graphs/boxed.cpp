@@ -10,6 +10,7 @@
 
 #include "../tape/collectives.h"
 #include "below.h"
+#include "result_place.h"
 
 namespace torchreel::graphs {
 
@@ -25,6 +26,20 @@ std::optional<c10::SafeKernelFunction> direct_kernel(const Bound& call) {
   const auto& op = call.op->handle;
   if (!is_dense_cpu(call.arguments) || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return std::nullopt;
   return op.getComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+// Which result is to be made at its place: the largest, of an op of torch's own whose results are all new tensors. -1
+// for none.
+int64_t largest_result(const Bound& call) {
+  const auto& returns = call.op->handle.schema().returns();
+  if (!call.op->name.starts_with("aten::") || call.op->varying || returns.size() != call.results.size()) return -1;
+  int64_t largest = -1;
+  for (size_t i = 0; i < returns.size(); i++) {
+    if (returns[i].alias_info() != nullptr || returns[i].type()->kind() != c10::TypeKind::TensorType) return -1;
+    if (!call.results[i].defined()) continue;
+    if (largest < 0 || call.results[i].nbytes() > call.results[largest].nbytes()) largest = static_cast<int64_t>(i);
+  }
+  return largest;
 }
 
 class BoxedKernel final : public Kernel {
@@ -45,6 +60,8 @@ class BoxedKernel final : public Kernel {
       if (given_[i].isOptionalTensorList()) indices_.push_back(i);
     }
     stack_.reserve(given_.size() + 4);
+    largest_ = kernel_.has_value() && !collective_ ? largest_result(call) : -1;
+    if (largest_ >= 0) place_ = ResultPlace::of(results_[largest_]);
   }
 
   void run() override {
@@ -52,13 +69,11 @@ class BoxedKernel final : public Kernel {
     stack_.assign(given_.begin(), given_.end());
     // Ops that index put other tensors into the very list that they are given.
     for (size_t i : indices_) stack_[i] = given_[i].toOptionalTensorList().copy();
-    if (collective_) {
-      tape::run_collective(op_, &stack_);
-    } else if (kernel_.has_value()) {
-      kernel_->callBoxed(op_, c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
-    } else {
-      op_.callBoxed(&stack_);
+    {
+      ResultPlace::During during(place_.get());
+      call();
     }
+    if (place_ != nullptr) look();
     keep();
     stack_.clear();
   }
@@ -66,6 +81,26 @@ class BoxedKernel final : public Kernel {
   const char* layer() const override { return "boxed"; }
 
  private:
+  void call() {
+    if (collective_) {
+      tape::run_collective(op_, &stack_);
+    } else if (kernel_.has_value()) {
+      kernel_->callBoxed(op_, c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    } else {
+      op_.callBoxed(&stack_);
+    }
+  }
+
+  void look() {
+    std::vector<const at::Tensor*> others;
+    for (size_t i = 0; i < stack_.size(); i++) {
+      if (stack_[i].isTensor() && static_cast<int64_t>(i) != largest_) others.push_back(&stack_[i].toTensor());
+    }
+    if (stack_.size() == results_.size() && stack_[largest_].isTensor()) {
+      place_->look(stack_[largest_].toTensor(), std::move(others));
+    }
+  }
+
   void keep() {
     bool checked = !ran_ || info_.varying;
     size_t place = 0;
@@ -102,6 +137,8 @@ class BoxedKernel final : public Kernel {
   std::vector<bool> written_;  // for each result of the schema: it is an argument
   bool grad_;
   bool collective_;
+  int64_t largest_ = -1;  // of the results
+  std::unique_ptr<ResultPlace> place_;
   bool ran_ = false;
 };
 

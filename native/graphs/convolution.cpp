@@ -122,6 +122,11 @@ bool unfolds(const Bound& call) {
   return backend == at::native::ConvBackend::Slow2d;
 }
 
+size_t columns_bytes(const at::Tensor& result, const at::Tensor& weight) {
+  int64_t rows = weight.numel() / weight.size(0), places = result.size(2) * result.size(3);
+  return static_cast<size_t>(rows * places) * result.element_size();
+}
+
 template <class T>
 std::unique_ptr<Kernel> convolution(const Bound& call, const Window& window) {
   Convolution<T> made(call.results[0], tensor_at(call, 0), tensor_at(call, 2), window);
@@ -145,6 +150,7 @@ std::unique_ptr<Kernel> convolution(const Bound& call) {
   auto stride = call.arguments[3].toIntVector(), padding = call.arguments[4].toIntVector();
   if (stride.empty() || padding.empty()) return nullptr;
   Window window{weight.size(2), weight.size(3), stride[0], stride.back(), padding[0], padding.back()};
+  if (!window.is_point() && columns_bytes(result, weight) > kMostKept) return nullptr;
   if (type == at::kFloat) return convolution<float>(call, window);
   if (type == at::kDouble) return convolution<double>(call, window);
   return nullptr;

@@ -29,6 +29,7 @@ std::unique_ptr<Kernel> mse_loss(const Bound& call) {
                                          .add_owned_const_input(target)
                                          .build());
   at::Tensor squares = iterator.output();
+  if (!may_keep(squares)) return nullptr;
   Sum sum(result, squares, std::nullopt, false, reduction == at::Reduction::Mean ? squares.numel() : 0);
   return kernel_of("stub", [iterator = std::move(iterator), sum = std::move(sum)]() mutable {
     at::native::mse_stub(at::kCPU, iterator);

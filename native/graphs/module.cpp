@@ -7,6 +7,7 @@
 #include "../tape/steps.h"
 #include "entry.h"
 #include "kernels_module.h"
+#include "result_place.h"
 
 namespace py = pybind11;
 using namespace torchreel::graphs;
@@ -147,6 +148,8 @@ py::list kernels_of(const Route& route) {
 }  // namespace
 
 PYBIND11_MODULE(_graphs, module) {
+  py::capsule place = py::module_::import("torchreel._core").attr("place_blocks");
+  set_place_blocks(*place.get_pointer<torchreel::PlaceBlocks>());
   bind_kernels(module);
   bind_watch(module);
   bind_entry(module);

@@ -27,6 +27,7 @@ std::unique_ptr<Kernel> layer_norm(const Bound& call) {
   at::Tensor source = input;
   Copy copy;
   if (!is_contiguous(input)) {
+    if (!may_keep(input)) return nullptr;
     source = at::empty(input.sizes(), input.options());
     copy = Copy(source, input);
   }
