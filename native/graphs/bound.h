@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/native/TensorIterator.h>
+#include <ATen/ops/from_blob.h>
 
 #include <utility>
 
@@ -41,6 +42,12 @@ inline bool is_dense(const at::Tensor& tensor) {
 // What a kernel may keep from run to run for itself. More would add up over a graph, where torch takes it for the time
 // of one op: such an op is left to torch.
 constexpr size_t kMostKept = 1 << 20;
+
+// Like another, on memory that is idle; undefined where that is too small.
+inline at::Tensor tensor_on_idle(const Idle& idle, const at::Tensor& like) {
+  if (idle.bytes < like.nbytes() || !like.is_non_overlapping_and_dense()) return at::Tensor();
+  return at::from_blob(idle.data, like.sizes(), like.strides(), like.options());
+}
 
 inline bool may_keep(const at::Tensor& like) { return like.nbytes() <= kMostKept; }
 

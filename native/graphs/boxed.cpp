@@ -61,7 +61,7 @@ class BoxedKernel final : public Kernel {
     }
     stack_.reserve(given_.size() + 4);
     largest_ = kernel_.has_value() && !collective_ ? largest_result(call) : -1;
-    if (largest_ >= 0) place_ = ResultPlace::of(results_[largest_]);
+    if (largest_ >= 0) place_ = ResultPlace::of(results_[largest_], call.idle);
   }
 
   void run() override {

@@ -28,6 +28,15 @@ size_t dense_bytes(const tape::PlanSlot& slot) {
   return count;
 }
 
+// Whether it may want memory of its own that counts.
+bool moves_much(const Bound& call) {
+  constexpr size_t kMuch = 1 << 16;
+  auto much = [](const at::Tensor& tensor) { return tensor.defined() && tensor.nbytes() >= kMuch; };
+  auto argument = [&](const c10::IValue& value) { return value.isTensor() && much(value.toTensor()); };
+  return std::any_of(call.results.begin(), call.results.end(), much) ||
+         std::any_of(call.arguments.begin(), call.arguments.end(), argument);
+}
+
 }  // namespace
 
 c10::Storage storage_at(char* data, size_t bytes) {
@@ -51,7 +60,8 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
       exact_(lowering->exact()) {
   static std::atomic<uint32_t> last{0};
   id = ++last;
-  sequence_.bytes = place(obstacles, forward, keeps);
+  Stays stays;
+  sequence_.bytes = place(obstacles, forward, keeps, stays);
   sequence_.writes = writes_;
   pool_->reach(sequence_.bytes);
   make_loose();
@@ -59,7 +69,7 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
   std::vector<Placed> placed;
   for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) {
     const auto* replaced = replacing_.at(i);
-    placed.push_back(replaced == nullptr ? bind(i, lasts_) : bind_replaced(*replaced, lowering));
+    placed.push_back(replaced == nullptr ? bind(i, lasts_, &stays) : bind_replaced(*replaced, lowering));
     if (replaced != nullptr) i = static_cast<size_t>(replaced->cluster->end) - 1;
   }
   if (!replacing_.all().empty()) contest_.end();  // a kernel for many ops does not part
@@ -82,7 +92,7 @@ size_t Sequence::beside() const {
 }
 
 // Gives every storage of this part its memory, and returns how far into the pool it reaches.
-size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps) {
+size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays) {
   const auto& storages = recording_->storages();
   int64_t begin = static_cast<int64_t>(recording_->begin(part_)), end = static_cast<int64_t>(recording_->end(part_));
   bool is_forward = part_ == Part::kForward;
@@ -144,12 +154,14 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     }
   }
   size_t reach = lay_out(needs, in_the_way, end);
+  for (const auto& obstacle : in_the_way) stays.push_back({obstacle.range, INT64_MIN, obstacle.last});
   size_t next = needers.size();
   for (const auto& [cluster, used] : replacing_.all()) {
     auto& places = scratch_.emplace_back();
     for (size_t i = 0; i < cluster->replacement->generated->scratch.size(); i++, next++) {
       places.push_back(pool_->at(needs[next].offset));
       writes_.push_back({needs[next].offset, needs[next].offset + needs[next].bytes});
+      stays.push_back({writes_.back(), cluster->begin, cluster->end - 1});
     }
   }
   for (size_t i = 0; i < needers.size(); i++) {
@@ -157,6 +169,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     const auto& info = storages[storage];
     ranges_[storage] = {needs[i].offset, needs[i].offset + needs[i].bytes};
     writes_.push_back(ranges_[storage]);
+    stays.push_back({ranges_[storage], needs[i].life.first[0], needs[i].life.end()});
     char* base = pool_->at(needs[i].offset);
     bool input = info.kind == StorageInfo::kInput || info.kind == StorageInfo::kGradient;
     // Views of an input count from the beginning of its storage, of which only what they see is copied.
@@ -170,6 +183,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     for (uint32_t storage : recording_->saved()) writes_.push_back(ranges_[storage]);
   }
   writes_ = merged(std::move(writes_));
+  std::sort(stays.begin(), stays.end(), [](const Stay& a, const Stay& b) { return a.range.begin < b.range.begin; });
   return reach;
 }
 
@@ -248,6 +262,11 @@ c10::IValue Graph::argument(const Given& given, bool& fixed) {
   }
 }
 
+Idle Graph::idle_at(int64_t step, const Stays& stays) const {
+  auto range = largest_idle(writes_, stays, step);
+  return {pool_->at(range.begin), range.end - range.begin};
+}
+
 Bound Graph::call_of(const Step& step) {
   Bound call;
   call.op = step.op;
@@ -268,7 +287,7 @@ Bound Graph::call_of(const Step& step) {
   return call;
 }
 
-Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts) {
+Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts, const Stays* stays) {
   const Step& step = recording_->steps()[place];
   Placed placed{nullptr, step.index, static_cast<int64_t>(place), {}, {}};
   Bound call = call_of(step);
@@ -284,6 +303,7 @@ Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts) {
       placed.lasts.push_back(slot == kNone ? kForever : lasts[recording_->slot(slot).storage]);
     }
   }
+  if (stays != nullptr && moves_much(call)) call.idle = idle_at(placed.step, *stays);
   if (recording_->is_loose(step)) {
     placed.kernel = loose_kernel(call, *recording_, place, loose_);
   } else if (number) {

@@ -105,8 +105,11 @@ class Graph {
   size_t output_bytes() const;
 
  private:
-  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps);
-  Placed bind(size_t step, const std::vector<int64_t>& lasts);
+  // `stays` is given what lies in the pool, and when.
+  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays);
+  // With `stays`, a kernel may use memory in which nothing lies meanwhile.
+  Placed bind(size_t step, const std::vector<int64_t>& lasts, const Stays* stays = nullptr);
+  Idle idle_at(int64_t step, const Stays& stays) const;
   Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering);
   std::unique_ptr<Kernel> bind_generated(const Cluster& cluster);
   Bound call_of(const tape::Step& step);

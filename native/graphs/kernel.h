@@ -14,6 +14,12 @@
 
 namespace torchreel::graphs {
 
+// Memory that is nobody's while an op runs. A kernel that writes there must not run beside another one.
+struct Idle {
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+
 // A call with all that is known of it when a graph is made. Its tensors are dense CPU tensors at their final addresses,
 // without autograd's dispatch keys; only the bytes behind them change from run to run.
 struct Bound {
@@ -24,6 +30,7 @@ struct Bound {
                                     // an op that works in place are its arguments. None overlaps what is only read.
   bool grad = false;                // whether autograd was on
   bool exact = true;                // bitwise what torch does; else within tolerances
+  Idle idle;                        // of the graph's own, if there is any
 };
 
 class Kernel {

@@ -47,4 +47,23 @@ size_t lay_out(std::vector<Need>& needs, const std::vector<Obstacle>& obstacles,
   return end;
 }
 
+Range largest_idle(const std::vector<Range>& ranges, const Stays& stays, int64_t step) {
+  Range largest;
+  size_t begin = 0;
+  auto next = stays.begin();
+  for (const auto& range : ranges) {
+    begin = std::max(begin, range.begin);
+    auto add = [&](size_t end) {
+      if (end > begin && end - begin > largest.end - largest.begin) largest = {begin, end};
+    };
+    for (; next != stays.end() && next->range.begin < range.end; next++) {
+      if (next->first > step || next->last < step) continue;
+      add(next->range.begin);
+      begin = std::max(begin, rounded(next->range.end));
+    }
+    add(range.end);
+  }
+  return largest;
+}
+
 }  // namespace torchreel::graphs

@@ -30,6 +30,17 @@ struct Obstacle {
   int64_t last;
 };
 
+// What lies at a place from one step to another.
+struct Stay {
+  Range range;
+  int64_t first, last;
+};
+using Stays = std::vector<Stay>;
+
+// The largest part of `ranges`, which are merged, in which nothing lies at a step. Stays are sorted by where they
+// begin.
+Range largest_idle(const std::vector<Range>& ranges, const Stays& stays, int64_t step);
+
 // Gives the end of the farthest. Those that live on behind the graph come first, then the largest.
 size_t lay_out(std::vector<Need>& needs, const std::vector<Obstacle>& obstacles, int64_t steps);
 

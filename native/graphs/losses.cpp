@@ -23,13 +23,20 @@ std::unique_ptr<Kernel> mse_loss(const Bound& call) {
   const auto& result = call.results[0];
   int64_t reduction = call.arguments[2].toInt();
   if (reduction == at::Reduction::None || !floats(result.scalar_type(), {input, target})) return nullptr;
-  auto iterator = at::TensorIterator(at::TensorIteratorConfig()
-                                         .add_owned_output(at::Tensor())
-                                         .add_owned_const_input(input)
-                                         .add_owned_const_input(target)
-                                         .build());
+  auto iterator_into = [&](const at::Tensor& squares) {
+    return at::TensorIterator(at::TensorIteratorConfig()
+                                  .add_owned_output(squares)
+                                  .add_owned_const_input(input)
+                                  .add_owned_const_input(target)
+                                  .build());
+  };
+  auto iterator = iterator_into({});
   at::Tensor squares = iterator.output();
-  if (!may_keep(squares)) return nullptr;
+  if (!may_keep(squares)) {
+    squares = tensor_on_idle(call.idle, squares);
+    if (!squares.defined()) return nullptr;
+    iterator = iterator_into(squares);
+  }
   Sum sum(result, squares, std::nullopt, false, reduction == at::Reduction::Mean ? squares.numel() : 0);
   return kernel_of("stub", [iterator = std::move(iterator), sum = std::move(sum)]() mutable {
     at::native::mse_stub(at::kCPU, iterator);

@@ -15,6 +15,13 @@ std::unique_ptr<Kernel> copies(std::vector<Copy> all) {
   });
 }
 
+// A piece may have been made at its place: see elide.h.
+void add_copy(std::vector<Copy>& all, const at::Tensor& target, const at::Tensor& piece) {
+  bool there = target.const_data_ptr() == piece.const_data_ptr() && target.scalar_type() == piece.scalar_type() &&
+               is_contiguous(target) && is_contiguous(piece);
+  if (!there) all.emplace_back(target, piece);
+}
+
 std::unique_ptr<Kernel> cat(const Bound& call) {
   const auto& result = call.results[0];
   int64_t dimension = call.arguments[1].toInt(), start = 0;
@@ -26,7 +33,7 @@ std::unique_ptr<Kernel> cat(const Bound& call) {
     if (piece.dim() != result.dim() || piece.is_complex() != result.is_complex()) return nullptr;
     auto target = result.narrow(dimension, start, piece.size(dimension));
     if (target.sizes() != piece.sizes()) return nullptr;
-    all.emplace_back(target, piece);
+    add_copy(all, target, piece);
     start += piece.size(dimension);
   }
   return copies(std::move(all));
@@ -41,7 +48,7 @@ std::unique_ptr<Kernel> stack(const Bound& call) {
   for (const at::Tensor& piece : call.arguments[0].toTensorVector()) {
     auto target = result.select(dimension, place++);
     if (target.sizes() != piece.sizes() || piece.is_complex() != result.is_complex()) return nullptr;
-    all.emplace_back(target, piece);
+    add_copy(all, target, piece);
   }
   return copies(std::move(all));
 }

@@ -10,6 +10,7 @@
 #include "../tape/collectives.h"
 #include "../tape/slots.h"
 #include "below.h"
+#include "elide.h"
 
 namespace torchreel::graphs {
 
@@ -18,13 +19,13 @@ using tape::Given;
 using tape::kNone;
 using tape::Step;
 
-namespace {
-
 // The schema of native_batch_norm does not say that it writes the running mean and variance.
 bool writes(const Step& step, size_t argument) {
   if (step.op->written[argument]) return true;
   return (argument == 3 || argument == 4) && step.op->name == "aten::native_batch_norm";
 }
+
+namespace {
 
 // A larger constant is computed anew at each run: its memory can then be used for other things meanwhile.
 constexpr size_t kLargestConstant = 64 * 1024;
@@ -94,6 +95,7 @@ Recording::Recording(Recorded recorded) : all_(std::move(recorded)) {
   for (const auto& step : all_.steps) check(step);
   check_loose();
   leave_out();
+  elide_copies(all_, storages_, boundary_);
   find_lives();
   find_guards();
 }

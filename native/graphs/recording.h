@@ -111,6 +111,8 @@ class Recording {
 
 using Tensors = std::vector<at::Tensor>;
 
+// Whether an op writes to an argument.
+bool writes(const tape::Step& step, size_t argument);
 // Marks it as conjugated or negated, as the slot is.
 void set_bits(const at::Tensor& tensor, const tape::PlanSlot& slot);
 // A tensor on memory, without autograd's keys.

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "copies.h"
+#include "layout.h"
 #include "pool.h"
 
 namespace torchreel::graphs {
@@ -53,13 +53,14 @@ bool can_place() {
 
 void set_place_blocks(PlaceBlocks function) { place_blocks = function; }
 
-std::unique_ptr<ResultPlace> ResultPlace::of(const at::Tensor& result) {
+std::unique_ptr<ResultPlace> ResultPlace::of(const at::Tensor& result, const Idle& idle) {
   if (!result.defined() || result.nbytes() < kLeast || !result.is_non_overlapping_and_dense()) return nullptr;
   if (reinterpret_cast<uintptr_t>(result.const_data_ptr()) % Pool::kAlignment != 0 || !can_place()) return nullptr;
-  return std::unique_ptr<ResultPlace>(new ResultPlace(result));
+  return std::unique_ptr<ResultPlace>(new ResultPlace(result, idle));
 }
 
 ResultPlace::During::During(ResultPlace* place) : on_(place != nullptr && place->phase_ != Phase::kOff) {
+  if (place != nullptr) place->taken_.clear();
   if (!on_) return;
   place->next_ = 0;
   place->clock_ = 0;
@@ -80,9 +81,13 @@ void* ResultPlace::take(size_t bytes) {
     phase_ = Phase::kOff;
     return nullptr;
   }
-  if (!asked_[next_++].placed || taken_) return nullptr;
-  taken_ = true;
-  return place_;
+  char* place = asked_[next_++].place;
+  if (place == nullptr) return nullptr;
+  for (const auto& other : taken_) {
+    if (place < other.begin + other.bytes && other.begin < place + bytes) return nullptr;
+  }
+  taken_.push_back({place, bytes});
+  return place;
 }
 
 void ResultPlace::made(void* block, size_t bytes) {
@@ -91,8 +96,9 @@ void ResultPlace::made(void* block, size_t bytes) {
 }
 
 bool ResultPlace::give_back(void* block) {
-  if (block == place_) {
-    taken_ = false;
+  auto found = std::find_if(taken_.begin(), taken_.end(), [&](const Block& taken) { return taken.begin == block; });
+  if (found != taken_.end()) {
+    taken_.erase(found);
     return true;
   }
   if (phase_ != Phase::kWatching) return false;
@@ -102,51 +108,69 @@ bool ResultPlace::give_back(void* block) {
   return false;
 }
 
-void ResultPlace::learn(const at::Tensor& result) {
-  const auto* memory = memory_of(result);
-  auto lives = [](const Asked& asked) { return asked.freed == kNever; };
-  auto found = std::find_if(asked_.begin(), asked_.end(), lives);
-  bool known = found != asked_.end() && found->block == memory && found->bytes == result_.nbytes() &&
-               std::count_if(asked_.begin(), asked_.end(), lives) == 1 && asked_.size() <= kMostBlocks &&
-               is_held_alone(result);
-  if (!known) {
-    if (++tries_ >= kTries) phase_ = Phase::kOff;
-    return;
+// Known is an op after which of all that it asked for its results are left, and the largest is nobody else's.
+void ResultPlace::learn(const at::Tensor& result, const std::vector<const at::Tensor*>& others) {
+  const Asked* found = nullptr;
+  bool known = asked_.size() <= kMostBlocks && is_held_alone(result);
+  for (const auto& asked : asked_) {
+    if (asked.freed != kNever) continue;
+    bool other = std::any_of(others.begin(), others.end(),
+                             [&](const at::Tensor* tensor) { return memory_of(*tensor) == asked.block; });
+    if (asked.block == memory_of(result) && asked.bytes == result_.nbytes()) found = &asked;
+    known = known && (other || found == &asked);
   }
-  found->placed = true;
-  uint32_t last = 0;  // until when the place is taken by others
+  if (known && found != nullptr) {
+    find_places(*found);
+    phase_ = Phase::kPlacing;
+  } else if (++tries_ >= kTries) {
+    phase_ = Phase::kOff;
+  }
+}
+
+void ResultPlace::find_places(const Asked& result) {
+  uint32_t last = 0;  // until when the result's place is taken by others
+  std::vector<Need> needs;
+  std::vector<Asked*> needers;
   for (auto& asked : asked_) {
-    if (lives(asked) || asked.bytes > found->bytes) continue;
-    if (asked.made < last || asked.freed > found->made) continue;
-    asked.placed = true;
-    last = asked.freed;
+    if (&asked == &result) {
+      asked.place = place_;
+    } else if (asked.freed == kNever) {
+      continue;  // another result: it is copied
+    } else if (asked.bytes <= result.bytes && asked.made >= last && asked.freed < result.made) {
+      asked.place = place_;
+      last = asked.freed;
+    } else {
+      needs.push_back({asked.bytes, asked.made, asked.freed});
+      needers.push_back(&asked);
+    }
   }
-  phase_ = Phase::kPlacing;
+  lay_out(needs, {}, kNever);
+  for (size_t i = 0; i < needs.size(); i++) {
+    if (needs[i].offset + needs[i].bytes <= idle_.bytes) needers[i]->place = idle_.data + needs[i].offset;
+  }
 }
 
 bool ResultPlace::is_here(const at::Tensor& tensor) const {
-  if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) return false;
-  return !apart(tensor, result_);
+  const auto* memory = memory_of(tensor);
+  return std::any_of(taken_.begin(), taken_.end(), [&](const Block& taken) { return taken.begin == memory; });
 }
 
 void ResultPlace::look(const at::Tensor& result, std::vector<const at::Tensor*> others) {
-  if (phase_ == Phase::kWatching) return learn(result);
-  if (!std::exchange(taken_, false)) return;
-  if (memory_of(result) == place_ && result.const_data_ptr() == place_ && result.strides() == result_.strides()) {
-    if (is_held_alone(result)) return;
-    move_away(result);  // and it is copied back from there
-    phase_ = Phase::kOff;
-    return;
-  }
-  phase_ = Phase::kOff;
-  bool moved = false;
-  others.push_back(&result);
+  if (phase_ == Phase::kWatching) return learn(result, others);
+  if (taken_.empty()) return;
+  bool there = memory_of(result) == place_ && result.const_data_ptr() == place_ &&
+               result.strides() == result_.strides() && is_held_alone(result);
+  if (!there || taken_.size() != 1) phase_ = Phase::kOff;
+  if (!there) others.push_back(&result);
   for (const at::Tensor* tensor : others) {
     if (!is_here(*tensor)) continue;
+    give_back(tensor->storage().mutable_data());
     move_away(*tensor);
-    moved = true;
   }
-  if (!moved) throw std::runtime_error("An op has kept memory that a graph gave it for the time of its run.");
+  size_t left = std::exchange(taken_, {}).size();
+  if (left > (there ? 1 : 0)) {
+    throw std::runtime_error("An op has kept memory that a graph gave it for the time of its run.");
+  }
 }
 
 }  // namespace torchreel::graphs

@@ -1,8 +1,9 @@
 // Lets an op that has no out= make its largest result where it belongs, so that nothing is copied.
 //
 // The op asks torch's allocator for memory as always. At its first run what it asks for is watched, and then it is
-// known which block was the result, and which others were free again before: these are put at the result's place, too.
-// An op that asks for something else at a later run, or that lets others hold its result, is left alone from then on.
+// known which block was the result, and which others came and went: these are put at the result's place as long as it
+// is not needed, or where the graph's memory is idle. An op that asks for something else at a later run, or that lets
+// others hold its result, is left alone from then on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "../placement.h"
+#include "kernel.h"
 
 namespace torchreel::graphs {
 
@@ -20,7 +22,7 @@ void set_place_blocks(PlaceBlocks function);
 class ResultPlace final : public Placement {
  public:
   // Nothing for a result that is as well copied, and where the allocator cannot be told.
-  static std::unique_ptr<ResultPlace> of(const at::Tensor& result);
+  static std::unique_ptr<ResultPlace> of(const at::Tensor& result, const Idle& idle);
 
   // The op runs while this lives.
   class During {
@@ -49,21 +51,28 @@ class ResultPlace final : public Placement {
     const void* block;
     uint32_t made;
     uint32_t freed;
-    bool placed = false;
+    char* place = nullptr;
+  };
+  struct Block {
+    char* begin;
+    size_t bytes;
   };
 
-  explicit ResultPlace(const at::Tensor& result) : result_(result), place_(result.mutable_data_ptr()) {}
-  void learn(const at::Tensor& result);
+  ResultPlace(const at::Tensor& result, const Idle& idle)
+      : result_(result), place_(static_cast<char*>(result.mutable_data_ptr())), idle_(idle) {}
+  void learn(const at::Tensor& result, const std::vector<const at::Tensor*>& others);
+  void find_places(const Asked& result);
   bool is_here(const at::Tensor& tensor) const;
 
   at::Tensor result_;  // at its place
-  void* place_;
+  char* place_;
+  Idle idle_;
   Phase phase_ = Phase::kWatching;
   std::vector<Asked> asked_;
+  std::vector<Block> taken_;
   size_t next_ = 0;
   uint32_t clock_ = 0;
   int tries_ = 0;
-  bool taken_ = false;
 };
 
 }  // namespace torchreel::graphs
