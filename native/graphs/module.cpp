@@ -27,7 +27,7 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
                                           const std::vector<int64_t>& gradients,
                                           const std::vector<int64_t>& derivatives, const py::list& bindings,
                                           size_t boundary,
-                                          std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients) {
+                                          std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients, bool elides) {
   Recorded recorded;
   for (const auto& slot : slots) recorded.slots.push_back(tape::slot_of(slot));
   uint32_t index = 0;
@@ -50,6 +50,7 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
   }
   recorded.boundary = boundary;
   recorded.held_gradients = std::move(held_gradients);
+  recorded.elides = elides;
   return std::make_shared<Recording>(std::move(recorded));
 }
 
@@ -166,7 +167,7 @@ PYBIND11_MODULE(_graphs, module) {
   py::class_<Recording, std::shared_ptr<Recording>>(module, "Recording")
       .def(py::init(&make_recording), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
            py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("gradients"), py::arg("derivatives"),
-           py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"))
+           py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"), py::arg("elides"))
       .def_property_readonly("written_inputs", &Recording::written_inputs)
       .def_property_readonly("has_guards", &Recording::has_guards)
       .def_property_readonly("boundary", &Recording::boundary)

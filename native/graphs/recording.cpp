@@ -95,7 +95,7 @@ Recording::Recording(Recorded recorded) : all_(std::move(recorded)) {
   for (const auto& step : all_.steps) check(step);
   check_loose();
   leave_out();
-  elide_copies(all_, storages_, boundary_);
+  if (all_.elides) elide_copies(all_, storages_, boundary_);
   find_lives();
   find_guards();
 }

@@ -49,6 +49,7 @@ struct Recorded {
   std::vector<uint32_t> derivatives;  // slots that a backward gives
   std::vector<tape::Binding> bindings;
   std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients;  // tensors whose gradient it finds, and that gradient
+  bool elides = true;                                             // whether copies may be left out
   size_t boundary = 0;  // the op that a backward begins with; the number of ops if there is none
 };
 

@@ -30,6 +30,7 @@ class Recording:
         bindings: list[Any],
         boundary: int,
         held_gradients: list[tuple[torch.Tensor, torch.Tensor]],
+        elides: bool,
     ) -> None: ...
     @property
     def written_inputs(self) -> list[int]: ...

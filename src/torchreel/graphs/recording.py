@@ -142,7 +142,7 @@ class Take:
         if inputs_move:
             parts.also.clear()
         self._check_what_is_left(parts)
-        native = self._native(parts)
+        native = self._native(parts, options)
         self._check_writes(parts, native, options)
         route = self._route(parts.program, native, options, list(fixed or ()))
         watch = self._watch(after) if fixed is None else None
@@ -218,7 +218,7 @@ class Take:
         if own & read_and_written(program, forward):
             raise RefusedError("reads and writes its own state, and has results that require a gradient")
 
-    def _native(self, parts: Parts) -> Any:
+    def _native(self, parts: Parts, options: GraphOptions) -> Any:
         program = parts.program
         inputs = [each.slot for each in program.inputs]
         gradients = [] if self.derivatives is None else self.derivatives.gradient_slots
@@ -236,6 +236,7 @@ class Take:
                 bindings=program.bindings,
                 boundary=_place(program, self._boundary),
                 held_gradients=_held_gradients(parts),
+                elides=not options.inductor,  # whose kernels know tensors as the program does
             )
         except _graphs.NotStaticError as error:
             op = program.ops[error.op] if error.op < len(program.ops) else None
