@@ -1,5 +1,5 @@
-// Whether a graph is faster on two cores: found in runs that had to be made anyway. First each kernel is timed, then
-// the graph runs in turns one way and the other, and the faster one stays.
+// Which way of running a graph is the fastest: found in runs that had to be made anyway. First each kernel is timed,
+// then the graph runs in turns one way and the others, and the fastest one stays.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,11 @@ namespace torchreel::graphs {
 
 class Contest {
  public:
-  // Both in turns, `turns` times each. The second wins only if it is faster by a margin.
+  // As recorded, with all threads; kernels that gain nothing by it on one thread; and some of them on two cores.
+  enum Way { kAsRecorded, kOneThread, kTwoCores };
+
   static constexpr size_t kWarmUp = 2, kTimed = 5, kTurns = 15;
+  // What the next way has to take, of the time of the best before it: it is the simpler one.
   static constexpr double kMargin = 0.9;
 
   // For tests: two cores are taken wherever kernels do not need each other, whatever the clock says.
@@ -25,16 +28,19 @@ class Contest {
   bool has_costs() const { return timed_ >= (forced ? 1 : kTimed); }
   const std::vector<double>& costs() const { return costs_; }
 
-  bool is_turn_of_second() const { return times_[1].size() < times_[0].size(); }
-  void add_turn(bool of_second, double nanoseconds) { times_[of_second].push_back(nanoseconds); }
-  bool is_decided() const { return times_[1].size() >= (forced ? 1 : kTurns); }
-  bool is_won_by_second() const;
+  // Those up to this one take part.
+  void begin(Way last) { last_ = last; }
+  Way next() const;
+  void add(Way way, double nanoseconds) { times_[way].push_back(nanoseconds); }
+  bool is_decided() const { return times_[last_].size() >= (forced ? 1 : kTurns); }
+  Way winner() const;
 
  private:
   bool over_ = false;
+  Way last_ = kAsRecorded;
   size_t timed_ = 0;
   std::vector<double> costs_;
-  std::vector<double> times_[2];
+  std::vector<double> times_[3];
 };
 
 }  // namespace torchreel::graphs

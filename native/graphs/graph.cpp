@@ -87,6 +87,7 @@ void Sequence::add(std::vector<Placed> placed) {
 
 size_t Sequence::beside() const {
   size_t count = 0;
+  if (!two_cores) return 0;
   for (const auto& piece : pieces) count += piece.lanes == nullptr ? 0 : piece.lanes->size();
   return count;
 }
@@ -381,7 +382,7 @@ void Graph::run(Sequence& sequence) {
   };
   for (const auto& piece : sequence.pieces) {
     if (piece.lanes != nullptr) {
-      piece.lanes->run(current_);
+      piece.lanes->run(current_, sequence.two_cores);
       current_ = piece.end;
     } else if (piece.one_thread) {
       OneThread guard;

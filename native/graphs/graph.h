@@ -53,6 +53,7 @@ struct Sequence {
   std::vector<uint32_t> ops;    // of the program, for each kernel
   std::vector<uint32_t> steps;  // for each kernel, the first that it does, counted in this order
   std::vector<Piece> pieces;    // none: all kernels one after the other
+  bool two_cores = true;        // else its lanes run one after the other, too
   std::vector<Range> writes;
   size_t bytes = 0;  // how far into the pool it reaches
 
@@ -116,6 +117,8 @@ class Graph {
   void run(Sequence& sequence);
   // For two cores.
   void run_and_learn();
+  bool make_rival();
+  void settle(Contest::Way winner);
   std::vector<Work> works();
   std::vector<Access> accesses(size_t kernel);
   bool is_inner(uint32_t storage) const;
@@ -137,7 +140,7 @@ class Graph {
   std::vector<at::Tensor> tensors_;          // by slot, made when they are needed
   Tensors loose_;                            // by slot, those that have no fixed memory; nothing if there are none
   Sequence sequence_;
-  std::unique_ptr<Sequence> rival_;  // the same on two cores, until one of them has won
+  std::unique_ptr<Sequence> rival_;  // the same for two cores, until one of them has won
   Contest contest_;
   std::vector<InputPlace> inputs_;
   std::vector<OutputPlace> outputs_;

@@ -54,31 +54,42 @@ std::vector<Clock> clocks(const Schedule& schedule, size_t works) {
 }  // namespace
 
 void Graph::run_and_learn() {
-  if (at::get_num_threads() < 2 || !OneThread::is_possible()) {
+  if (at::get_num_threads() < 2 || !OneThread::is_possible()) contest_.end();
+  if (contest_.is_over() || (rival_ == nullptr && hits <= Contest::kWarmUp)) return run(sequence_);
+  if (rival_ == nullptr && !contest_.has_costs()) return contest_.add_costs(timed_run());
+  if (rival_ == nullptr && !make_rival()) {
     contest_.end();
     return run(sequence_);
   }
-  if (rival_ == nullptr && hits <= Contest::kWarmUp) return run(sequence_);
-  if (rival_ == nullptr && !contest_.has_costs()) return contest_.add_costs(timed_run());
-  if (rival_ == nullptr) {
-    auto plan = schedule(works(), Contest::forced ? Toll{0, 0, 0} : Toll{});
-    if (Contest::forced || plan.planned < kWorthIt * plan.one_by_one) {
-      rival_ = laid_out_for(plan);
-      writes_ = sequence_.writes;
-      writes_.insert(writes_.end(), rival_->writes.begin(), rival_->writes.end());
-      writes_ = merged(std::move(writes_));
-    } else {
-      contest_.end();
-      return run(sequence_);
-    }
-  }
-  bool second = contest_.is_turn_of_second();
+  auto way = contest_.next();
+  rival_->two_cores = way == Contest::kTwoCores;
   auto start = std::chrono::steady_clock::now();
-  run(second ? *rival_ : sequence_);
-  auto took = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-  contest_.add_turn(second, took);
-  if (!contest_.is_decided()) return;
-  if (contest_.is_won_by_second()) std::swap(sequence_, *rival_);
+  run(way == Contest::kAsRecorded ? sequence_ : *rival_);
+  contest_.add(way, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+  if (contest_.is_decided()) settle(contest_.winner());
+}
+
+// False where nothing is to be won.
+bool Graph::make_rival() {
+  auto plan = schedule(works(), Contest::forced ? Toll{0, 0, 0} : Toll{});
+  if (!Contest::forced && plan.planned >= kWorthIt * plan.one_by_one) return false;
+  try {
+    rival_ = laid_out_for(plan);
+  } catch (const std::exception&) {
+    return false;  // there is no room for it
+  }
+  contest_.begin(rival_->beside() > 0 ? Contest::kTwoCores : Contest::kOneThread);
+  writes_ = sequence_.writes;
+  writes_.insert(writes_.end(), rival_->writes.begin(), rival_->writes.end());
+  writes_ = merged(std::move(writes_));
+  return true;
+}
+
+void Graph::settle(Contest::Way winner) {
+  if (winner != Contest::kAsRecorded) {
+    std::swap(sequence_, *rival_);
+    sequence_.two_cores = winner == Contest::kTwoCores;
+  }
   running_ = &sequence_;
   rival_.reset();
   writes_ = sequence_.writes;
@@ -215,17 +226,21 @@ void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vecto
 }
 
 std::unique_ptr<Sequence> Graph::laid_out_for(const Schedule& schedule) {
+  // Inner memory has other places only while it is bound: all else that asks for a tensor asks for what stays.
+  struct Before {
+    Graph& graph;
+    std::vector<c10::Storage> memory = graph.memory_;
+    std::vector<at::Tensor> tensors = graph.tensors_;
+    ~Before() {
+      graph.memory_ = std::move(memory);
+      graph.tensors_ = std::move(tensors);
+    }
+  } before{*this};
   auto made = std::make_unique<Sequence>();
   std::vector<int64_t> lasts(recording_->storages().size(), kForever);
-  auto ranges = ranges_;
-  auto memory = memory_;
-  auto tensors = tensors_;
   place_inner(schedule, *made, lasts);
   int64_t position = 0;
   for (const auto& stretch : schedule.stretches) add_stretch(stretch, *made, lasts, position);
-  ranges_ = std::move(ranges);
-  memory_ = std::move(memory);
-  tensors_ = std::move(tensors);
   return made;
 }
 

@@ -27,10 +27,10 @@ Lanes::Lanes(std::vector<Step> first, std::vector<Step> second, std::vector<Step
   Mate::of_this_process();
 }
 
-void Lanes::run(size_t& place) {
+void Lanes::run(size_t& place, bool two_cores) {
   OneThread guard;
   auto& mate = Mate::of_this_process();
-  if (!mate.take()) return run_alone(place);
+  if (!two_cores || !mate.take()) return run_alone(place);
   for (auto& one : progress_) {
     one.done.store(0, std::memory_order_relaxed);
     one.error = nullptr;

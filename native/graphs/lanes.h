@@ -27,7 +27,7 @@ class Lanes {
   Lanes(std::vector<Step> first, std::vector<Step> second, std::vector<Step> order);
 
   // Throws what a kernel throws; `place` is then that of the kernel.
-  void run(size_t& place);
+  void run(size_t& place, bool two_cores);
   size_t size() const { return order_.size(); }
 
   // For whoever has claimed a task of the second lane, of which so many were not begun. When it is done, the lanes may
