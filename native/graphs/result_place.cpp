@@ -140,7 +140,7 @@ void ResultPlace::find_places(const Asked& result) {
       asked.place = place_;
       last = asked.freed;
     } else {
-      needs.push_back({asked.bytes, asked.made, asked.freed});
+      needs.push_back({asked.bytes, Life::of(asked.made, asked.freed)});
       needers.push_back(&asked);
     }
   }
