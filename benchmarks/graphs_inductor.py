@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.graphs_variants import COMPILE_OPTIONS, EAGER, GRAPHED, RELAXED, Failed, Ready, ready
 from benchmarks.graphs_windows import interleaved, ratio
-from benchmarks.graphs_workloads import Program, Workload, _lstm
+from benchmarks.graphs_workloads import WORKLOADS, Program, Workload
 from benchmarks.result import Result, Spread, number
 
 ROUNDS, WINDOWS = 20, 5
@@ -39,18 +39,18 @@ def _of(function: Callable[..., Tensor], *sizes: tuple[int, ...]) -> Callable[[]
     return make
 
 
-WORKLOADS = {
+PROGRAMS = {
     "six ops on 32x128": _of(_chain, (32, 128), (32, 128)),
     "six ops on 1024x1024": _of(_chain, (1024, 1024), (1024, 1024)),
     "layer norm and gelu of 32x128": _of(_norm, (32, 128)),
     "softmax of 64x257": _of(_softmax, (64, 257)),
-    "LSTM of 50 steps": _lstm,
+    "LSTM of 50 steps": WORKLOADS["LSTM of 50 steps"].make,
 }
 
 
 def measure(quick: bool) -> list[Result]:
     torch.set_num_threads(1)
-    return [result for what, make in WORKLOADS.items() for result in _measured(what, make, quick)]
+    return [result for what, make in PROGRAMS.items() for result in _measured(what, make, quick)]
 
 
 def _measured(what: str, make: Callable[[], Program], quick: bool) -> list[Result]:
