@@ -1,10 +1,10 @@
 """Which ops may be a part of a kernel that Inductor generates: those of one element each, and reductions.
 
 With exact=True it is only ops whose result is defined to the last bit, and on which the generated code and torch's own
-kernels agree for every length, tails included. Left out, since they need not: an alpha (torch has one rounding where the
-generated code has two), maximum, minimum and clamp (which of two zeros is given), numbers of 16 bits (rounded once for
-a chain, and after each op by torch), square roots and tanh (which torch has from MKL), other transcendental functions
-(whose vectors and tails differ in torch), and sums.
+kernels agree for every length, tails included. Left out, since they need not: an alpha (torch has one rounding where
+the generated code has two), maximum, minimum and clamp (which of two zeros is given), numbers of 16 bits (rounded once
+for a chain, and after each op by torch), square roots and tanh (which torch has from MKL), other transcendental
+functions (whose vectors and tails differ in torch), and sums.
 """
 
 from __future__ import annotations
