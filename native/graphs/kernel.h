@@ -27,7 +27,8 @@ struct Bound {
   torch::jit::Stack arguments;      // all of the schema's, in its order
   std::vector<bool> fixed;          // for each argument: a tensor whose values never change
   std::vector<at::Tensor> results;  // where results belong, lists flattened; undefined for what is no tensor. Those of
-                                    // an op that works in place are its arguments. None overlaps what is only read.
+                                    // an op that works in place are its arguments. None overlaps what is only read,
+                                    // but for pieces that were made at their place in what they are joined to.
   bool grad = false;                // whether autograd was on
   bool exact = true;                // bitwise what torch does; else within tolerances
   Idle idle;                        // of the graph's own, if there is any

@@ -136,7 +136,7 @@ class Take:
         if self.refusal:
             raise RefusedError(self.refusal)
         try:
-            parts = self._captured.parts()
+            parts = self._captured.parts(lines=False)
         except TapeError as error:
             raise RefusedError(f"cannot be put on a tape: {error}") from None
         if inputs_move:

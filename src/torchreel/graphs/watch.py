@@ -110,7 +110,8 @@ class Watch:
         """Take the present state as the recorded one."""
         self._streaks = self._counts
         self._counts = {}
-        self._write()
+        if not self.native.same():
+            self._write()
 
     def watched(self) -> list[str]:
         paths = (_pretty(path) for path in self.native.paths() if not path.endswith(_HIDDEN))

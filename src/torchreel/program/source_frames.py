@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 import re
 from collections.abc import Iterator
 
@@ -32,6 +33,8 @@ def source_line(program: Program, op: Op) -> str:
     frame = source_frame(program, op)
     if frame is None:
         return ""
+    if not frame.text:
+        frame = Frame(frame.file, frame.line, frame.function, linecache.getline(frame.file, frame.line))
     return frame_line(frame, re.split(r"[/\\]", frame.file)[-1])
 
 

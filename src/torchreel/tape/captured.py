@@ -90,12 +90,12 @@ class Captured:
         self._also: set[int] = set()
         self._assumptions = Assumptions(session.steps, self._capture.modules(), session.scheduled)
 
-    def parts(self) -> Parts:
-        """Put the program together."""
+    def parts(self, lines: bool = True) -> Parts:
+        """Put the program together; without `lines` of the source, which take long to read, and are found later."""
         with quietly():
-            return self._parts()
+            return self._parts(lines)
 
-    def _parts(self) -> Parts:
+    def _parts(self, lines: bool) -> Parts:
         decoded = self._capture.decode(MODEL_CLASSES)
         self._check(decoded)
         program = Program(
@@ -107,7 +107,7 @@ class Captured:
             outputs=self._results.tree(self._result_slots),
         )
         tensors, alone = self._name(program)
-        _write_stacks(program)
+        _write_stacks(program, lines)
         self._write_generators(program, tensors)
         self._write_bindings(program)
         for op in program.ops:
@@ -282,7 +282,7 @@ def _name_rest(program: Program, tensors: dict[int, torch.Tensor], alone: set[in
             record.role, record.name = "captured", f"captured_{slot}"
 
 
-def _write_stacks(program: Program) -> None:
+def _write_stacks(program: Program, lines: bool) -> None:
     """Of the process's table of stacks only those that the ops have, counted anew."""
     rows, frames = _tape.stacks(), _tape.frames()
     stacks: dict[int, int] = {0: 0}
@@ -298,7 +298,8 @@ def _write_stacks(program: Program) -> None:
             if frame not in numbers:
                 file, line, function = frames[frame]
                 numbers[frame] = len(program.frames)
-                program.frames.append(Frame(file, line, function, linecache.getline(file, line).strip()))
+                text = linecache.getline(file, line).strip() if lines else ""
+                program.frames.append(Frame(file, line, function, text))
             stacks[each] = len(program.stacks)
             program.stacks.append(Stack(stacks[parent], numbers[frame]))
         return stacks[chain[0]] if chain else stacks[old]
