@@ -304,8 +304,9 @@ Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts, const Stays*
       placed.lasts.push_back(slot == kNone ? kForever : lasts[recording_->slot(slot).storage]);
     }
   }
-  if (stays != nullptr && moves_much(call)) call.idle = idle_at(placed.step, *stays);
-  if (recording_->is_loose(step)) {
+  bool loose = recording_->is_loose(step);
+  if (stays != nullptr && !loose && moves_much(call)) call.idle = idle_at(placed.step, *stays);
+  if (loose) {
     placed.kernel = loose_kernel(call, *recording_, place, loose_);
   } else if (number) {
     placed.kernel = number_kernel(call, step, numbers_);

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchreel.graphs.clusters import Cluster, clusters_of
+from torchreel.graphs.options import GraphOptions
 from torchreel.graphs.recording import Take
 
 
@@ -17,7 +18,7 @@ def found(function: Callable[..., Any], *args: Tensor, exact: bool = True) -> li
     take.begin()
     take.run(args, {}, None)
     parts = take._captured.parts()
-    return clusters_of(parts.program, take._native(parts), exact)
+    return clusters_of(parts.program, take._native(parts, GraphOptions(inductor=True)), exact)
 
 
 def names(cluster: Cluster) -> list[str]:
