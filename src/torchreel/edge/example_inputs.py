@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 
 from torchreel.edge.adapter import InputSpec
-from torchreel.edge.reasons import first_line
-from torchreel.errors import EdgeError, OptionError
+from torchreel.errors import EdgeError, OptionError, first_line
 
 _SIZES = re.compile(r"(?:\d{1,12}(?:x\d{1,12})*)?")
 _RANGE = re.compile(r"(-?\d{1,18})-(-?\d{1,18})")

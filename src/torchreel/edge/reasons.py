@@ -5,12 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from torchreel.errors import EdgeError, TorchreelError
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an error says, to be followed by a full stop; its class where it says nothing."""
-    return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__
+from torchreel.errors import EdgeError, TorchreelError, first_line
 
 
 @contextlib.contextmanager

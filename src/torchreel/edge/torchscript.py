@@ -14,8 +14,8 @@ from torchreel.edge.eager import watch_hooks
 from torchreel.edge.exported.pt2 import is_exported
 from torchreel.edge.hierarchy import modules_of, steps_of
 from torchreel.edge.module_tree import with_lists
-from torchreel.edge.reasons import first_line, or_say
-from torchreel.errors import EdgeError
+from torchreel.edge.reasons import or_say
+from torchreel.errors import EdgeError, first_line
 
 # What torch calls the part of a method that it may have to differentiate.
 _DIFFERENTIABLE = "<forward op>"
