@@ -128,6 +128,12 @@ void Capture::share(const at::Tensor& tensor) {
   record.digest = storage_digest(tensor);
 }
 
+void Capture::asked(const at::Tensor& tensor, Asked what) {
+  std::lock_guard lock(mutex);
+  uint32_t storage = slots.storage_of(tensor);
+  if (storage != kNone) slots.storages()[storage].asked |= what;
+}
+
 void Capture::check_shared(const at::Tensor& tensor) {
   uint32_t storage = slots.storage_of(tensor);
   if (storage == kNone || !slots.storages()[storage].shared) return;
@@ -179,7 +185,45 @@ void Capture::check_generator(uint32_t place) {
   auto now = state_of(known.generator);
   if (same_bytes(now, known.last)) return;
   known.last = now;
-  insert(op_named("torchreel::set_rng", ""), {known.generator, now}, {});
+  // A copy, which nobody else holds: a constant of the program.
+  insert(op_named("torchreel::set_rng", ""), {known.generator, copy_of(now)}, {});
+}
+
+void Capture::generator_read(const at::Generator& generator, const at::Tensor& state) {
+  c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
+  std::lock_guard lock(mutex);
+  if (!generator.device().is_cpu()) return;
+  check_generator(place_of(generator));
+  insert(op_named("torchreel::get_rng", ""), {generator}, {state});
+}
+
+void Capture::generator_set(const at::Generator& generator, const at::Tensor& state) {
+  c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
+  std::lock_guard lock(mutex);
+  if (!generator.device().is_cpu()) return;
+  auto& known = generators[place_of(generator)];
+  known.last = state_of(generator);
+  insert(op_named("torchreel::set_rng", ""), {generator, state.defined() ? state : copy_of(known.last)}, {});
+}
+
+void Capture::generator_cloned(const at::Generator& from, const at::Generator& to) {
+  auto state = state_of(from);
+  generator_read(from, state);
+  generator_set(to, state);
+}
+
+void Capture::generator_number(const at::Generator& generator, bool is_new) {
+  c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
+  std::lock_guard lock(mutex);
+  if (!generator.device().is_cpu()) return;
+  uint32_t place = place_of(generator);
+  if (is_new) {
+    generators[place].last = state_of(generator);
+  } else {
+    check_generator(place);
+  }
+  auto seed = static_cast<int64_t>(generator.current_seed());
+  insert(op_named(is_new ? "torchreel::new_seed" : "torchreel::seed", ""), {generator}, {seed});
 }
 
 void Capture::finish_generators() {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "../clock.h"
@@ -85,8 +86,18 @@ class Capture {
   void share(const at::Tensor& tensor);
   // A call of a region that is no op, by its place among the caller's own objects: what it was given and gave.
   void opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave);
+  // Python asked for the strides of a tensor or for its place in memory, or whether it requires a gradient.
+  void asked(const at::Tensor& tensor, Asked what);
   // Has the state of a generator on record, before Python changes it.
   void note_generator(const at::Generator& generator);
+  // Python asked for the state of a generator, and has it as this tensor.
+  void generator_read(const at::Generator& generator, const at::Tensor& state);
+  // Python set a generator: to the state in this tensor; an undefined one if to a state that no tensor holds.
+  void generator_set(const at::Generator& generator, const at::Tensor& state);
+  // Python made a generator in the state of another one.
+  void generator_cloned(const at::Generator& from, const at::Generator& to);
+  // A number of a generator left for Python: its seed, or the new one that the system gave it.
+  void generator_number(const at::Generator& generator, bool is_new);
   // What generators were left in, at the end.
   void finish_generators();
 
@@ -127,6 +138,13 @@ class Capture {
   bool shares_ = false;
   size_t blanks_ = 0;  // storages that no op has written yet
   std::unordered_map<void*, uint32_t> module_places_;
+
+ public:
+  // Tensors whose gradient Python set, by the address of the Python object: each with the records that were there then.
+  std::unordered_map<const void*, size_t> gradients_set;
+  // ... and those whose gradient Python looked at.
+  std::unordered_set<const void*> gradients_read;
+  bool version_read = false;  // whether Python asked how often a tensor was written
 };
 
 // Values as words, at the end of what was written before.

@@ -44,6 +44,7 @@ class Decoder {
     all["ops"] = ops;
     all["slots"] = slots();
     all["alias_problem"] = alias_problem_;
+    all["places"] = place_;
     return all;
   }
 

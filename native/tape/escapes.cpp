@@ -52,6 +52,109 @@ PyObject* tolist(PyObject* self, PyObject* nothing) {
   return kToList.theirs(self, nothing);
 }
 
+// How a tensor lies in memory is no value of it, and an input of a replay may lie otherwise: unless Python asked.
+template <int which>
+PyObject* ask_strides(PyObject* self, PyObject* args, PyObject* kwargs);
+template <int which>
+PyObject* ask_place(PyObject* self, PyObject*);
+
+Method kStrides[] = {{"stride", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ask_strides<0>))},
+                     {"is_contiguous", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ask_strides<1>))}};
+Method kPlaces[] = {{"storage_offset", &ask_place<0>}, {"data_ptr", &ask_place<1>}};
+
+void note_asked(PyObject* self, Asked what) {
+  const auto* tensor = tensor_in(self);
+  auto* tape = tape_of_caller();
+  if (tape != nullptr && tensor != nullptr && is_plain(*tensor)) tape->asked(*tensor, what);
+}
+
+template <int which>
+PyObject* ask_strides(PyObject* self, PyObject* args, PyObject* kwargs) {
+  note_asked(self, kLayoutAsked);
+  auto theirs = reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void (*)()>(kStrides[which].theirs));
+  return theirs(self, args, kwargs);
+}
+
+template <int which>
+PyObject* ask_place(PyObject* self, PyObject* nothing) {
+  note_asked(self, which == 0 ? kLayoutAsked : kAddressAsked);
+  return kPlaces[which].theirs(self, nothing);
+}
+
+// What Python puts into x.grad leaves no other trace; nor does the question whether x requires a gradient.
+struct Property {
+  const char* name;
+  getter our_get;
+  setter our_set;
+  PyGetSetDef* definition = nullptr;
+  getter get = nullptr;
+  setter set = nullptr;
+};
+
+PyObject* get_gradient(PyObject* self, void* closure);
+int set_gradient(PyObject* self, PyObject* value, void* closure);
+PyObject* version(PyObject* self, void* closure);
+PyObject* requires_gradient(PyObject* self, void* closure);
+PyObject* is_leaf(PyObject* self, void* closure);
+
+Property kGradient{"grad", &get_gradient, &set_gradient};
+Property kVersion{"_version", &version, nullptr};
+Property kRequiresGradient{"requires_grad", &requires_gradient, nullptr};
+Property kIsLeaf{"is_leaf", &is_leaf, nullptr};
+
+PyObject* get_gradient(PyObject* self, void* closure) {
+  if (auto* tape = tape_of_caller()) {
+    std::lock_guard lock(tape->mutex);
+    tape->gradients_read.insert(self);
+  }
+  return kGradient.get(self, closure);
+}
+
+PyObject* version(PyObject* self, void* closure) {
+  if (auto* tape = tape_of_caller()) {
+    std::lock_guard lock(tape->mutex);
+    tape->version_read = true;
+  }
+  return kVersion.get(self, closure);
+}
+
+int set_gradient(PyObject* self, PyObject* value, void* closure) {
+  int failed = kGradient.set(self, value, closure);
+  auto* tape = tape_of_caller();
+  if (failed == 0 && tape != nullptr) {
+    std::lock_guard lock(tape->mutex);
+    tape->gradients_set.emplace(self, tape->ops.size());
+  }
+  return failed;
+}
+
+PyObject* requires_gradient(PyObject* self, void* closure) {
+  note_asked(self, kGradientAsked);
+  return kRequiresGradient.get(self, closure);
+}
+
+PyObject* is_leaf(PyObject* self, void* closure) {
+  note_asked(self, kGradientAsked);
+  return kIsLeaf.get(self, closure);
+}
+
+void exchange(Property& property, PyObject* of, bool on) {
+  if (property.definition == nullptr) {
+    PyObject* descriptor = PyObject_GetAttrString(of, property.name);
+    if (descriptor == nullptr || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) {
+      PyErr_Clear();
+      Py_XDECREF(descriptor);
+      return;
+    }
+    property.definition = reinterpret_cast<PyGetSetDescrObject*>(descriptor)->d_getset;
+    property.get = property.definition->get;
+    property.set = property.definition->set;
+    Py_DECREF(descriptor);
+  }
+  property.definition->get = on && property.our_get != nullptr ? property.our_get : property.get;
+  property.definition->set = on && property.our_set != nullptr ? property.our_set : property.set;
+}
+
 // torch.tensor([x[0], x[1]]) reads the numbers of tensors without an op.
 template <int which>
 PyObject* make_tensor(PyObject* self, PyObject* args, PyObject* kwargs);
@@ -89,20 +192,40 @@ PyObject* make_tensor(PyObject* self, PyObject* args, PyObject* kwargs) {
   return theirs(self, args, kwargs);
 }
 
-// A generator that Python sets: what it was before is asked for while it is still known.
-template <int which>
-PyObject* set_generator(PyObject* self, PyObject* argument);
+// What Python does to a generator: the tape does the same to it at that place, and knows the states that Python holds.
+enum GeneratorCall { kManualSeed, kSeed, kSetState, kGraphsafeSetState, kGetState, kInitialSeed, kCloneState };
 
-Method kSetters[] = {{"manual_seed", &set_generator<0>},
-                     {"seed", &set_generator<1>},
-                     {"set_state", &set_generator<2>},
-                     {"graphsafe_set_state", &set_generator<3>}};
+template <GeneratorCall which>
+PyObject* call_generator(PyObject* self, PyObject* argument);
 
-template <int which>
-PyObject* set_generator(PyObject* self, PyObject* argument) {
-  auto* tape = Capture::active();
-  if (tape != nullptr) tape->note_generator(reinterpret_cast<THPGenerator*>(self)->cdata);
-  return kSetters[which].theirs(self, argument);
+Method kGeneratorCalls[] = {
+    {"manual_seed", &call_generator<kManualSeed>}, {"seed", &call_generator<kSeed>},
+    {"set_state", &call_generator<kSetState>},     {"graphsafe_set_state", &call_generator<kGraphsafeSetState>},
+    {"get_state", &call_generator<kGetState>},     {"initial_seed", &call_generator<kInitialSeed>},
+    {"clone_state", &call_generator<kCloneState>}};
+
+at::Tensor plain_tensor(PyObject* object) {
+  const auto* tensor = tensor_in(object);
+  return tensor != nullptr && is_plain(*tensor) ? *tensor : at::Tensor();
+}
+
+template <GeneratorCall which>
+PyObject* call_generator(PyObject* self, PyObject* argument) {
+  const auto generator = reinterpret_cast<THPGenerator*>(self)->cdata;
+  // What it was before is asked for while it is still known, whichever thread it is that sets it.
+  if (auto* tape = Capture::active()) tape->note_generator(generator);
+  PyObject* result = kGeneratorCalls[which].theirs(self, argument);
+  auto* tape = tape_of_caller();
+  if (result == nullptr || tape == nullptr) return result;
+  if constexpr (which == kGetState) tape->generator_read(generator, plain_tensor(result));
+  if constexpr (which == kSetState) tape->generator_set(generator, plain_tensor(argument));
+  if constexpr (which == kManualSeed) tape->generator_set(generator, at::Tensor());
+  if constexpr (which == kSeed) tape->generator_number(generator, true);
+  if constexpr (which == kInitialSeed) tape->generator_number(generator, false);
+  if constexpr (which == kCloneState) {
+    tape->generator_cloned(generator, reinterpret_cast<THPGenerator*>(result)->cdata);
+  }
+  return result;
 }
 
 void find(Method& method, PyObject* of) {
@@ -133,12 +256,19 @@ void watch_escapes(bool on) {
     find(*method, base);
     exchange(*method, on);
   }
+  for (auto* property : {&kGradient, &kVersion, &kRequiresGradient, &kIsLeaf}) exchange(*property, base, on);
+  for (auto* methods : {kStrides, kPlaces}) {
+    for (int i = 0; i < 2; i++) {
+      find(methods[i], base);
+      exchange(methods[i], on);
+    }
+  }
   static PyObject* torch = PyImport_ImportModule("torch");
   for (auto& method : kMakers) {
     find(method, &method == &kMakers[2] ? base : torch);
     exchange(method, on);
   }
-  for (auto& method : kSetters) {
+  for (auto& method : kGeneratorCalls) {
     find(method, THPGeneratorClass);
     exchange(method, on);
   }

@@ -61,6 +61,21 @@ void set_rng(at::Generator generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
+at::Tensor get_rng(at::Generator generator) {
+  std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+int64_t seed(at::Generator generator) {
+  std::lock_guard lock(generator.mutex());
+  return static_cast<int64_t>(generator.current_seed());
+}
+
+int64_t new_seed(at::Generator generator) {
+  std::lock_guard lock(generator.mutex());
+  return static_cast<int64_t>(generator.seed());
+}
+
 std::vector<at::Tensor> opaque(int64_t, at::TensorList) {
   TORCH_CHECK(false, "A compiled region can be run by the tape that recorded it, and by nothing else.");
 }
@@ -70,6 +85,9 @@ std::vector<at::Tensor> opaque(int64_t, at::TensorList) {
 TORCH_LIBRARY(torchreel, library) {
   library.def("seen(Tensor tensor) -> int", &seen);
   library.def("set_rng(Generator? generator, Tensor state) -> ()", &set_rng);
+  library.def("get_rng(Generator? generator) -> Tensor", &get_rng);
+  library.def("seed(Generator? generator) -> int", &seed);
+  library.def("new_seed(Generator? generator) -> int", &new_seed);
   library.def("opaque(int region, Tensor[] given) -> Tensor[]", &opaque);
 }
 

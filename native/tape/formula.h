@@ -8,7 +8,7 @@ namespace torchreel::tape {
 
 // In postfix order.
 struct Formula {
-  enum Kind { kNumber, kItem, kSub, kMul, kDiv, kPow, kNeg };
+  enum Kind { kNumber, kItem, kSub, kMul, kDiv, kPow, kNeg, kSqrt };
   struct Step {
     Kind kind;
     double number;  // or the op whose result it is
@@ -25,6 +25,7 @@ inline double evaluate(const Formula& formula, const std::vector<double>& number
       case Formula::kNumber: stack[depth++] = step.number; break;
       case Formula::kItem: stack[depth++] = numbers[static_cast<size_t>(step.number)]; break;
       case Formula::kNeg: stack[depth - 1] = -stack[depth - 1]; break;
+      case Formula::kSqrt: stack[depth - 1] = std::sqrt(stack[depth - 1]); break;
       case Formula::kSub:
         depth--;
         stack[depth - 1] -= stack[depth];

@@ -46,6 +46,11 @@ class PyCapture {
     return slots;
   }
 
+  // The last capture is kept for ops of other threads that may be on their way, until the next one, or until now.
+  static void forget_last() {
+    if (Capture::active() == nullptr) last().reset();
+  }
+
   std::shared_ptr<Capture> capture;
   std::vector<uint32_t> input_slots;
 
@@ -68,6 +73,18 @@ py::list externals(const PyCapture& self) {
   return all;
 }
 
+// The same without numbers, which nobody has as tensors.
+py::list tensors_from_outside(const PyCapture& self) {
+  py::list all;
+  const auto& slots = self.capture->slots;
+  for (size_t i = 0; i < slots.externals().size(); i++) {
+    const auto& tensor = slots.externals()[i];
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) continue;
+    all.append(py::make_tuple(slots.external_slots()[i], tensor));
+  }
+  return all;
+}
+
 // Gradients that leaves have at the end and an op of the tape made.
 py::list gradients(const PyCapture& self) {
   py::list all;
@@ -78,6 +95,21 @@ py::list gradients(const PyCapture& self) {
     if (!owner.is_leaf() || !owner.requires_grad() || !owner.grad().defined()) continue;
     uint32_t slot = slots.find(owner.grad());
     if (slot == kNone || slots.all()[slot].external != kNone) continue;
+    all.append(py::make_tuple(slots.external_slots()[i], slot));
+  }
+  return all;
+}
+
+// Gradients that leaves have at the end and no op made, though ops read or wrote them.
+py::list old_gradients(const PyCapture& self) {
+  py::list all;
+  auto& slots = self.capture->slots;
+  size_t count = slots.externals().size();
+  for (size_t i = 0; i < count; i++) {
+    const auto& owner = slots.externals()[i];
+    if (!owner.is_leaf() || !owner.grad().defined()) continue;
+    uint32_t slot = slots.find(owner.grad());
+    if (slot == kNone || slots.all()[slot].external == kNone) continue;
     all.append(py::make_tuple(slots.external_slots()[i], slot));
   }
   return all;
@@ -211,12 +243,15 @@ void set_region(Plan& plan, py::function function) {
 PYBIND11_MODULE(_tape, module) {
   py::class_<Kept>(module, "Kept").def(py::init(&make_kept), py::arg("states"));
   py::class_<PyCapture>(module, "Capture")
+      .def_static("forget_last", &PyCapture::forget_last)
       .def(py::init<const std::vector<at::Tensor>&, bool>(), py::arg("inputs"), py::arg("hashes"))
       .def("end", &PyCapture::end)
       .def("decode", [](PyCapture& self, const py::dict& model) { return decode(*self.capture, model); })
       .def("close", [](PyCapture& self) { self.capture->slots.close(); })
       .def("externals", &externals)
+      .def("tensors_from_outside", &tensors_from_outside)
       .def("gradients", &gradients)
+      .def("old_gradients", &old_gradients)
       .def("rebound", &rebound)
       .def("generators", &generators)
       .def("kept",
@@ -239,7 +274,39 @@ PYBIND11_MODULE(_tape, module) {
              return all;
            })
       .def_property_readonly("input_slots", [](PyCapture& self) { return self.input_slots; })
+      .def_property_readonly("asked_inputs",
+                             [](PyCapture& self) {
+                               std::vector<int> asked;
+                               auto& slots = self.capture->slots;
+                               for (uint32_t slot : self.input_slots) {
+                                 uint32_t storage = slots.all()[slot].storage;
+                                 asked.push_back(storage == kNone ? 0 : slots.storages()[storage].asked);
+                               }
+                               return asked;
+                             })
       .def_property_readonly("ranges", [](PyCapture& self) { return self.capture->ranges; })
+      .def_property_readonly("gradients_set",
+                             [](PyCapture& self) {
+                               py::dict all;
+                               for (const auto& [tensor, place] : self.capture->gradients_set)
+                                 all[py::int_(reinterpret_cast<uintptr_t>(tensor))] = py::int_(place);
+                               return all;
+                             })
+      .def_property_readonly("gradients_read",
+                             [](PyCapture& self) {
+                               py::set all;
+                               for (const void* tensor : self.capture->gradients_read)
+                                 all.add(py::int_(reinterpret_cast<uintptr_t>(tensor)));
+                               return all;
+                             })
+      .def_property_readonly("version_read", [](PyCapture& self) { return self.capture->version_read; })
+      .def_property_readonly("first_backward",
+                             [](PyCapture& self) {
+                               const auto& ops = self.capture->ops;
+                               size_t place = 0;
+                               while (place < ops.size() && !ops[place].backward) place++;
+                               return place;
+                             })
       .def_property_readonly("op_count", [](PyCapture& self) { return self.capture->ops.size(); })
       .def("find",
            [](PyCapture& self, const at::Tensor& tensor) {

@@ -31,12 +31,15 @@ struct SlotRecord {
   uint32_t alias_at;  // an op read this view of a storage, but none made it: that op; else kNone
 };
 
+enum Asked : uint8_t { kLayoutAsked = 1, kGradientAsked = 2, kAddressAsked = 4 };
+
 struct StorageRecord {
   c10::intrusive_ptr_target* target;  // held weakly; null once it is known to be dead
   uint32_t slots = kNone;             // the first of a list
   bool external = false;
   bool shared = false;  // with NumPy and others that read and write it without ops
   bool blank = false;   // no op has written it yet
+  uint8_t asked = 0;    // Asked: what Python asked of a tensor on it, beside its values
   uint64_t bytes = 0;
   uint64_t digest = 0;  // of a shared one: of its bytes, as an op last left them
 };

@@ -39,18 +39,19 @@ Formula formula_of(const py::handle& value) {
       depth++;
     } else {
       auto text = word.cast<std::string>();
-      Formula::Kind kind = text == "sub"   ? Formula::kSub
-                           : text == "mul" ? Formula::kMul
-                           : text == "div" ? Formula::kDiv
-                           : text == "pow" ? Formula::kPow
-                           : text == "neg" ? Formula::kNeg
-                                           : Formula::kItem;
+      Formula::Kind kind = text == "sub"    ? Formula::kSub
+                           : text == "mul"  ? Formula::kMul
+                           : text == "div"  ? Formula::kDiv
+                           : text == "pow"  ? Formula::kPow
+                           : text == "neg"  ? Formula::kNeg
+                           : text == "sqrt" ? Formula::kSqrt
+                                            : Formula::kItem;
       double number = 0;
       if (kind == Formula::kItem) {
         if (!text.starts_with("item:")) throw std::runtime_error("A formula has no word " + text + ".");
         number = std::stod(text.substr(5));
         depth++;
-      } else if (kind != Formula::kNeg) {
+      } else if (kind != Formula::kNeg && kind != Formula::kSqrt) {
         depth--;
       }
       formula.steps.push_back({kind, number});

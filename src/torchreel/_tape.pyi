@@ -15,12 +15,18 @@ class Kept:
 class Capture:
     """The ops of this process, from construction to end()."""
 
+    @staticmethod
+    def forget_last() -> None:
+        """Let go of what the last capture refers to, unless it is running."""
     def __init__(self, inputs: list[torch.Tensor], hashes: bool) -> None: ...
     def end(self, results: list[torch.Tensor]) -> list[int]:
         """Stop; gives the slots of these tensors."""
 
     def decode(self, model: dict[str, type]) -> dict[str, Any]:
-        """`ops` and `slots` as objects of the given classes, and `alias_problem`, a slot or None."""
+        """`ops` and `slots` as objects of the given classes, `alias_problem`, a slot or None, and `places`.
+
+        These are the places in `ops` of the capture's records, which op_count counts; -1 for a call that failed.
+        """
 
     def close(self) -> None:
         """Let go of storages: find() finds nothing any more."""
@@ -28,8 +34,14 @@ class Capture:
     def externals(self) -> list[tuple[int, torch.Tensor, bool]]:
         """Slot and tensor of all that no op made, and whether nobody else holds it."""
 
+    def tensors_from_outside(self) -> list[tuple[int, torch.Tensor]]:
+        """Slot and tensor of all that no op made, but for numbers."""
+
     def gradients(self) -> list[tuple[int, int]]:
         """Slots of leaves, and of the gradients that ops of the tape made for them."""
+
+    def old_gradients(self) -> list[tuple[int, int]]:
+        """Slots of leaves, and of the gradients that they have and no op made, though the tape has them."""
 
     def rebound(self) -> list[tuple[int, int]]:
         """Slots of tensors that have other data at the end, and of these; -1 for data that no op made."""
@@ -47,9 +59,28 @@ class Capture:
     @property
     def input_slots(self) -> list[int]: ...
     @property
+    def asked_inputs(self) -> list[int]:
+        """Of each input, what Python asked: 1, how it lies in memory; 2, if it requires a gradient; 4, its address."""
+
+    @property
     def ranges(self) -> list[tuple[int, str]]: ...
     @property
     def op_count(self) -> int: ...
+    @property
+    def gradients_set(self) -> dict[int, int]:
+        """Tensors whose gradient Python set, by id, each with how many records there were when it first did."""
+
+    @property
+    def gradients_read(self) -> set[int]:
+        """Tensors whose gradient Python looked at, by id."""
+
+    @property
+    def version_read(self) -> bool:
+        """Whether Python asked for a tensor's _version."""
+
+    @property
+    def first_backward(self) -> int:
+        """The first record of a backward; how many there are, if there is none."""
 
 class Plan:
     """A program that is ready to run."""
@@ -76,7 +107,7 @@ def wrapped_number(number: complex) -> torch.Tensor:
     """A Python number as the tensor that torch makes of it among the arguments of an op."""
 
 def watch_escapes(on: bool) -> None:
-    """See x.numpy() and x.tolist()."""
+    """See x.numpy() and x.tolist(), what Python does to generators, and where it asks for strides."""
 
 def set_module_call(code: CodeType) -> None: ...
 def hide_files(files: list[str]) -> None: ...

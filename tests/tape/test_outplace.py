@@ -75,7 +75,7 @@ def test_inputs_that_are_written_are_written() -> None:
     replayed.copy_(called)
     assert torch.equal(write(called), tape.replay(replayed)) and bits(called) == bits(replayed)
     assert [binding.kind for binding in tape.program.bindings] == ["copy"]
-    with pytest.raises(ReplayError, match="the tape writes to it"):
+    with pytest.raises(ReplayError, match="and has"):
         tape.replay(torch.ones(3, 2).t())
 
 

@@ -40,6 +40,8 @@ def formula(value: Formula, names: dict[int, str]) -> str:
                 stack.append(names[int(part.removeprefix("item:"))])
             elif part == "neg":
                 stack.append(f"(-{stack.pop()})")
+            elif part == "sqrt":
+                stack.append(f"torch.sym_sqrt({stack.pop()})")  # math.sqrt, without another import
             elif isinstance(part, str):
                 right, left = stack.pop(), stack.pop()
                 stack.append(f"({left} {_OPERATORS[part]} {right})")

@@ -19,6 +19,9 @@ STATE_ROLES = ("parameter", "buffer", "gradient", "optimizer", "captured")
 # Ops of our own, beside those of torch. Each is explained where it is replayed, in native/tape/plan.cpp.
 SEEN = "torchreel::seen"  # (tensor) -> digest: its bytes left for Python, through NumPy or as a list
 SET_RNG = "torchreel::set_rng"  # (generator, state): the program set the state of a generator
+GET_RNG = "torchreel::get_rng"  # (generator) -> state: the program asked for the state of a generator
+SEED = "torchreel::seed"  # (generator) -> number: the program asked for the seed of a generator
+NEW_SEED = "torchreel::new_seed"  # (generator) -> number: the system gave a generator a seed, another one each time
 OPAQUE = "torchreel::opaque"  # (object, tensors) -> tensors: a compiled region, which only this process can run
 
 
@@ -65,8 +68,8 @@ class Object(msgspec.Struct, frozen=True, tag="object"):
 class Formula(msgspec.Struct, frozen=True, tag="formula"):
     """A number that Python computed from one that left the tape, in postfix order.
 
-    Numbers stand for themselves, "item:7" for the number that op 7 returned, and the words "sub", "mul", "div", "pow"
-    and "neg" take their operands from what stands before them. `value` is what it gave when it was recorded.
+    Numbers stand for themselves, "item:7" for the number that op 7 returned, and the words "sub", "mul", "div", "pow",
+    "neg" and "sqrt" take their operands from what stands before them. `value` is what it gave when it was recorded.
     """
 
     postfix: tuple[float | str, ...]

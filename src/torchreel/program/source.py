@@ -14,7 +14,10 @@ from torchreel.program.last_uses import gradients_to_be_none, last_uses, leaves,
 from torchreel.program.layout import wrapped
 from torchreel.program.literals import plain, quoted, word
 from torchreel.program.model import (
+    GET_RNG,
+    NEW_SEED,
     OPAQUE,
+    SEED,
     SEEN,
     SET_RNG,
     STATE_ROLES,
@@ -136,6 +139,9 @@ class _Writer:
         if op.name in (SEEN, SET_RNG, OPAQUE):
             yield self._own_op(op)
             return
+        if op.name in (GET_RNG, SEED, NEW_SEED):
+            yield self._asked(place, op)
+            return
         call, arguments = f"{self._call.function(op.name)}(", self._call.arguments(op)
         recorded = _number(op)
         if recorded is not None and len(op.results) == 1:
@@ -201,6 +207,16 @@ class _Writer:
         objects = self._program.objects
         what = objects[op.args[0].index] if isinstance(op.args[0], Object) else f"region {arguments[0]}"
         return f"{self._helper('opaque')}({quoted(what)}, {self._where(op)})"
+
+    def _asked(self, place: int, op: Op) -> str:
+        """What Python asked a generator for."""
+        generator = self._call.value(op.args[0])
+        if op.name == GET_RNG:
+            call = f"{generator}.get_state()"
+            return f"{self._targets(op, [])} = {call}" if self._is_awaited(place, op) else call
+        call = f"{generator}.{'seed' if op.name == NEW_SEED else 'initial_seed'}()"
+        signed = f"({call} + 2**63) % 2**64 - 2**63"  # a tape has all integers with a sign
+        return f"{self._helper('check')}({signed}, {self._call.value(op.results[0])}, {self._where(op)})"
 
     def _where(self, op: Op) -> str:
         return quoted(self._comments.where(op) or op.name)

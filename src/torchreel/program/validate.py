@@ -43,7 +43,7 @@ _PLAIN = (int, float, str, type(None))
 _OF_SLOTS = (Ref, StorageOf)
 _NAMES = (Named, Device)
 
-OPERANDS = {"sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
+OPERANDS = {"sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1, "sqrt": 1}
 
 
 class NonsenseError(Exception):

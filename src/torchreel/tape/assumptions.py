@@ -6,8 +6,6 @@ other ops than those on the tape.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from torchreel.errors import ReplayError
@@ -29,9 +27,8 @@ class Assumptions:
             )
         for step in self._steps:
             groups = getattr(step.optimizer(), "param_groups", [])
-            for group, (names, values) in zip(groups, step.settings, strict=False):
-                if tuple(map(group.get, names)) != values:
-                    raise _changed(group, names, values)
+            for group, settings in zip(groups, step.settings, strict=False):
+                settings.check(group)
         for module, training in self._modules:
             if module.training is not training:
                 was, now = ("training", "evaluation") if training else ("evaluation", "training")
@@ -39,11 +36,3 @@ class Assumptions:
                     f"A {type(module).__name__} was in {was} mode when the tape was made, and is in {now} mode now: "
                     f"call model.{'train' if training else 'eval'}() first, or trace again."
                 )
-
-
-def _changed(group: dict[str, Any], names: tuple[str, ...], values: tuple[Any, ...]) -> ReplayError:
-    name, was = next((name, was) for name, was in zip(names, values, strict=True) if group.get(name) != was)
-    return ReplayError(
-        f"The optimizer's {name} was {was!r} when the tape was made, and is {group.get(name)!r} now; the tape has the "
-        "old one: trace again."
-    )

@@ -31,13 +31,18 @@ from torchreel.program.model import (
     Slot,
     Stack,
 )
-from torchreel.tape import fresh, left_behind
+from torchreel.tape import fresh, left_behind, numbers
 from torchreel.tape.assumptions import Assumptions
+from torchreel.tape.effects import slots_of
+from torchreel.tape.held import Held
 from torchreel.tape.names import Search
+from torchreel.tape.optimizer_code import Count
 from torchreel.tape.optimizers import write_formulas
 from torchreel.tape.quiet import quietly
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Structure
+from torchreel.tape.unfinished import unfinished
+from torchreel.tape.watch import Watch
 
 MODEL_CLASSES = {name: getattr(model, name) for name in (
     "Ref", "StorageOf", "Complex", "Device", "Named", "Generator", "Object", "Op", "Slot", "Digest"
@@ -62,6 +67,10 @@ class Parts:
     stale: list[str] = field(default_factory=list)  # names of what it read and nobody has any more
     left: list[str] = field(default_factory=list)  # where it left tensors of its own, other than gradients
     also: set[int] = field(default_factory=set)  # inputs that the function has by another name, too
+    counts: list[Count] = field(default_factory=list)  # numbers of Python's that the tape has as tensors
+    asked: list[int] | None = None  # of each input, what Python asked beside its values: see _tape.pyi
+    watch: Watch | None = None  # what it takes for granted of Python
+    owned: frozenset[int] = frozenset()  # inputs that the function had by a name of its own before the call
 
 
 class Captured:
@@ -75,20 +84,48 @@ class Captured:
         result_slots: list[int],
         function: str,
         roots: Callable[[], dict[str, Any]],
+        watch: Watch | None = None,
     ) -> None:
+        if watch is not None:  # at once: what it looks at may change
+            watch.end(session)
+        self.watch = watch
         self._session = session
         self._capture = session.capture
         self._given, self._results, self._result_slots = given, results, result_slots
+        self._own_leaf = self._returns_leaf_with_gradient()
         given.tensors, results.tensors = [], []  # the tape holds what it needs of them
         results.slots = result_slots
         self._function = function
         self._roots = roots
         self._made = time.time()
+        self._asked = list(self._capture.asked_inputs)
+        owned = given.like.owned if given.like is not None else ()
+        self._owned = frozenset(self._capture.input_slots[place] for place in owned)
         self._gradients = self._capture.gradients()
         self._rebound = self._capture.rebound()
         self._left: list[left_behind.Left] = []
         self._also: set[int] = set()
-        self._assumptions = Assumptions(session.steps, self._capture.modules(), session.scheduled)
+        self.assumptions = Assumptions(session.steps, self._capture.modules(), session.scheduled)
+
+    def look_around(self, there: set[int], before: tuple[int, ...]) -> None:
+        """Right after the call of a function: whether somebody holds what it made, besides those who are known.
+
+        `there` and `before` are of the moment before the call: ids of tensors, and held.collections().
+        """
+        if self.watch is None or self.watch.refusal:
+            return
+        known = {*self._result_slots, *slots_of(self.watch.effects())}
+        known.update(slot for pairs in (self._gradients, self._rebound) for pair in pairs for slot in pair)
+        with quietly():
+            found = Held(self._capture, known, there | self._states_of_optimizers(), before)
+        self.watch.effects().extend(found.effects)
+        self.watch.refusal = found.refusal
+
+    def _states_of_optimizers(self) -> set[int]:
+        """Ids of tensors that steps of optimizers left in their states, which a replay has by itself."""
+        optimizers = filter(None, (step.optimizer() for step in self._session.steps))
+        states = (state for optimizer in optimizers for state in optimizer.state.values() if isinstance(state, dict))
+        return {id(value) for state in states for value in state.values() if isinstance(value, torch.Tensor)}
 
     def parts(self, lines: bool = True) -> Parts:
         """Put the program together; without `lines` of the source, which take long to read, and are found later."""
@@ -98,6 +135,7 @@ class Captured:
     def _parts(self, lines: bool) -> Parts:
         decoded = self._capture.decode(MODEL_CLASSES)
         self._check(decoded)
+        records = [decoded["ops"][place] if place >= 0 else None for place in decoded["places"]]
         program = Program(
             provenance=self._provenance(),
             slots=decoded["slots"],
@@ -117,6 +155,7 @@ class Captured:
         start = dict(self._capture.start_storages())
         program.schemas = schemas_of(program)
         refusal = self._refusal(program, tensors, alone, start)
+        numbers.write(program, records, self._session.uses)
         write_formulas(program, self._session.steps)
         kept = self._capture.kept()
         self._capture.close()
@@ -131,10 +170,14 @@ class Captured:
             given,
             results,
             refusal,
-            self._assumptions,
+            self.assumptions,
             self._stale,
             left,
             self._also,
+            self._session.counts,
+            self._asked,
+            self.watch,
+            self._owned,
         )
 
     def _refusal(
@@ -144,11 +187,29 @@ class Captured:
         stale = alone - fresh.announced(program)
         self._stale = sorted(program.slots[slot].name for slot in stale)
         refusal = left_behind.refusal(program, tensors, self._left, stale)
+        refusal = refusal or (self.watch.refusal if self.watch is not None else "")
+        refusal = refusal or unfinished(self._results)
+        if self._own_leaf:
+            refusal = refusal or (
+                "The function returns a leaf that it made, with the gradient that it got, and a replay would return it "
+                "without: return its gradient instead, and trace again."
+            )
         constants = {slot for slot in alone if program.slots[slot].role in ("constant", "captured")}
-        refusal = refusal or fresh.renew(program, tensors, constants, start)
+        refusal = refusal or fresh.renew(program, tensors, constants, start, self._left_slots(program))
         if refusal:
             program.notes.append(refusal)
         return refusal
+
+    def _returns_leaf_with_gradient(self) -> bool:
+        known = {slot for slot, _ in self._capture.tensors_from_outside()} | set(self._capture.input_slots)
+        pairs = zip(self._results.tensors, self._result_slots, strict=False)
+        leaves = [one for one, slot in pairs if slot not in known and one.is_leaf and one.requires_grad]
+        return any(one.grad is not None for one in leaves)
+
+    def _left_slots(self, program: Program) -> set[int]:
+        """Slots of all that somebody has after a call, besides its results."""
+        effects = self.watch.effects() if self.watch is not None else []
+        return {*slots_of(effects), *(each.value for each in program.bindings if each.value >= 0)}
 
     def _check(self, decoded: dict[str, Any]) -> None:
         problem = decoded["alias_problem"]
@@ -179,8 +240,13 @@ class Captured:
                 alone.add(slot)
             tensors[slot] = tensor
         self._name_inputs(program)
+        for count in self._session.counts:
+            record = program.slots[self._capture.find(count.tensor)]
+            record.role, record.name = "optimizer", count.name
         announced = fresh.announced(program)
         self._name_found(program, search, tensors, announced)
+        if self.watch is not None:
+            self._name_gradients(program)
         alone = {slot for slot in alone | (announced & tensors.keys()) if not program.slots[slot].name}
         _name_rest(program, tensors, alone)
         return tensors, {slot for slot in alone if not program.slots[slot].is_number}
@@ -193,6 +259,18 @@ class Captured:
             program.inputs.append(Input(text, slot))
             if program.slots[slot].role != "input":
                 program.slots[slot].role, program.slots[slot].name = "input", text
+
+    def _name_gradients(self, program: Program) -> None:
+        """Those that tensors had when the tape began, whoever has them now."""
+        for leaf in self.watch.leaves.all if self.watch is not None else ():
+            for slot in leaf.gradients:
+                record = program.slots[slot]
+                if not record.name:
+                    owner = program.slots[leaf.slot].name or f"tensor_{leaf.slot}"
+                    record.role, record.name = (
+                        "gradient",
+                        f"{owner}.grad" if slot == leaf.gradients[0] else f"{owner}.grad_{slot}",
+                    )
 
     def _name_found(
         self, program: Program, search: Search, tensors: dict[int, torch.Tensor], announced: set[int]
@@ -230,8 +308,10 @@ class Captured:
                 fresh.insert(program, first, Op(model.SET_RNG, [Generator(place), Ref(slot)], [], inserted=True))
 
     def _write_bindings(self, program: Program) -> None:
-        for owner, value in self._gradients:
-            program.bindings.append(Binding("grad", owner, value, self._session.cleared))
+        if self.watch is not None:
+            program.bindings += self.watch.leaves.bindings(self._gradients)
+        else:
+            program.bindings += (Binding("grad", *pair, self._session.cleared) for pair in self._gradients)
         for owner, value in self._rebound:
             if value < 0 or program.slots[value].role != "made":
                 name = program.slots[owner].name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -32,12 +32,22 @@ def announced(program: Program) -> set[int]:
     return {op.args[0].slot for op in program.ops if op.name == _LIFT and isinstance(op.args[0], Ref)}
 
 
-def renew(program: Program, tensors: dict[int, torch.Tensor], fresh: set[int], start: dict[int, torch.Tensor]) -> str:
-    """Have those that are written or returned made anew at each replay; gives why there can be none, or nothing."""
-    written, returned = written_storages(program), set(_returned(program.outputs))
+def renew(
+    program: Program,
+    tensors: dict[int, torch.Tensor],
+    fresh: set[int],
+    start: dict[int, torch.Tensor],
+    left: Iterable[int] = (),
+) -> str:
+    """Have those that are written, returned or left made anew at each replay; gives why there can be none, or nothing.
+
+    So are those that somebody has a view of afterwards: what he writes to it is not for the next replay to see.
+    """
+    written = written_storages(program)
+    returned = {program.slots[slot].storage for slot in [*_returned(program.outputs), *left]}
     for slot in sorted(fresh):
         record = program.slots[slot]
-        if record.storage not in written and slot not in returned:
+        if record.storage not in written and record.storage not in returned:
             continue
         if record.storage in written and record.storage not in start and not _is_set_first(program, slot):
             return (

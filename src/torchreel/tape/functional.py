@@ -19,6 +19,7 @@ from torchreel.program.last_uses import last_uses
 from torchreel.program.model import Op, Program, Ref, Value
 from torchreel.program.schema import arguments
 from torchreel.program.source_frames import source_line
+from torchreel.tape.effects import slots_of
 from torchreel.tape.stored import StoredTensors
 from torchreel.tape.tape import Tape
 
@@ -37,7 +38,9 @@ class FunctionalRun:
         self.wholes = _wholes(self.program, self.copies)  # of storages that are written through several slots
         self._values: dict[int, torch.Tensor] = {}
         self._generators = [_generator(record) for record in self.program.generators]
+        self.left = slots_of(tape.effects)  # slots of what is left in Python
         self._last = last_uses(self.program)
+        self._last.update(dict.fromkeys(self.left, len(self.program.ops)))
 
     def begin(self) -> None:
         """Wrap what no op made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,9 @@ from torchreel.program import constant_text
 from torchreel.program.call_text import is_number, is_sized_by_values, takes_numbers
 from torchreel.program.last_uses import gradients_to_be_none
 from torchreel.program.model import (
+    GET_RNG,
+    NEW_SEED,
+    SEED,
     SEEN,
     SET_RNG,
     Binding,
@@ -88,6 +92,10 @@ class GraphBuilder:
     def _op(self, place: int, op: Op) -> None:
         if op.name == SET_RNG:
             self._call(graph_functions.set_state, tuple(self._value(value) for value in op.args))
+            return
+        if op.name in (GET_RNG, SEED, NEW_SEED):
+            ask = {GET_RNG: graph_functions.get_state, SEED: graph_functions.seed, NEW_SEED: graph_functions.new_seed}
+            self._result(place, op, self._call(ask[op.name], (self._value(op.args[0]),)), op.results[0])
             return
         if op.name == SEEN:
             digest = self._call(graph_functions.digest, (self._value(op.args[0]),))
@@ -167,6 +175,8 @@ class GraphBuilder:
                 stack.append(self._items[int(part.removeprefix("item:"))])
             elif part == "neg":
                 stack.append(self._call(operator.neg, (stack.pop(),)))
+            elif part == "sqrt":
+                stack.append(self._call(math.sqrt, (stack.pop(),)))
             elif isinstance(part, str):
                 right, left = stack.pop(), stack.pop()
                 stack.append(self._call(_OPERATORS[part], (left, right)))

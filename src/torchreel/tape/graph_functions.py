@@ -73,6 +73,19 @@ def set_state(of: torch.Generator, state: torch.Tensor) -> None:
     of.set_state(state)
 
 
+def get_state(of: torch.Generator) -> torch.Tensor:
+    return of.get_state()
+
+
+def seed(of: torch.Generator) -> int:
+    """As the 64 bits of it read with a sign."""
+    return int(of.initial_seed() + 2**63) % 2**64 - 2**63
+
+
+def new_seed(of: torch.Generator) -> int:
+    return int(of.seed() + 2**63) % 2**64 - 2**63
+
+
 def digest(tensor: torch.Tensor) -> int:
     """The hash that tapes keep of tensors."""
     importlib.import_module("torchreel._tape")  # which has the op
@@ -102,5 +115,15 @@ def set_data(owner: torch.Tensor, value: torch.Tensor) -> None:
 
 
 # Passes of torch.fx leave out nodes whose results nobody uses, but these.
-for _function in (guard, guard_size, generator, set_state, without_gradients, set_gradient, set_data):
+for _function in (
+    guard,
+    guard_size,
+    generator,
+    get_state,
+    set_state,
+    new_seed,
+    without_gradients,
+    set_gradient,
+    set_data,
+):
     has_side_effect(_function)

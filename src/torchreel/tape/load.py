@@ -37,6 +37,7 @@ def load_tape(path: str | os.PathLike[str]) -> Tape:
         _kept(file.program),
         {storage: mapped(content) for storage, content in data.items()},
     )
+    parts.refusal = next(iter(file.program.notes), "")  # what was not replayed where it was made is not here
     return LoadedTape(parts, refusal)
 
 

@@ -100,7 +100,7 @@ class Search:
         self._parameters: dict[int, str] = {}
         level = list(roots.items())
         for _ in range(_DEEPEST):
-            level = [found for name, value in level for found in self._visit(name, value)]
+            level = [found for name, value in level for found in self._parts_of(name, value)]
         for module in modules:  # those that were called, and that no variable leads to
             self._visit_module(type(module).__name__, module)
         for optimizer in optimizers:
@@ -110,6 +110,12 @@ class Search:
 
     def tensors(self) -> list[NamedTensor]:
         return self._tensors
+
+    def _parts_of(self, name: str, value: Any) -> list[tuple[str, Any]]:
+        try:
+            return self._visit(name, value)
+        except Exception:  # an object of somebody's that does not let itself be looked at has no names to give
+            return []
 
     def _visit(self, name: str, value: Any) -> list[tuple[str, Any]]:
         if id(value) in self._met or len(self._met) > _MOST or _is_simple(value):

@@ -7,7 +7,6 @@ a recorded step are, bit for bit, what the formulas of that code give for its co
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -15,14 +14,10 @@ from typing import Any
 import torch
 
 from torchreel.program.model import Formula, Op, Program, Ref, Value
+from torchreel.tape.group_settings import GroupSettings
 
 _ITEM = "aten::_local_scalar_dense"
 _FILE = "torch/optim/adam.py"
-
-
-# Of a group of an optimizer: names and values of what is plain in it.
-Settings = tuple[tuple[str, ...], tuple[Any, ...]]
-_PLAIN = (bool, int, float, str, tuple, type(None))
 
 
 class StepTaken:
@@ -30,16 +25,27 @@ class StepTaken:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = weakref.ref(optimizer)  # one that the function made for itself may go with it
-        # Worked out when somebody asks: this is made while the function runs.
-        self._groups = [
-            {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
-        ]
+        is_torchs = type(optimizer).__module__.startswith("torch.optim")
+        self.settings = [GroupSettings(group, is_torchs) for group in optimizer.param_groups]
+        # Torch's own keep their numbers in tensors, but for one, whose count is on the tape.
+        self._numbers = None if is_torchs else numbers_in(optimizer)
+
+    def changed_numbers(self) -> tuple[str, str, Any, Any] | None:
+        """Of an optimizer that keeps numbers in Python: its class, and a number that was another before the step."""
+        optimizer = self.optimizer()
+        if self._numbers is None or optimizer is None:
+            return None
+        for (parameter, key), now in numbers_in(optimizer).items():
+            was = self._numbers.get((parameter, key))
+            if was != now:
+                return type(optimizer).__name__, key, was, now
+        return None
 
     @property
     def rates(self) -> tuple[tuple[float, float, float], ...]:
         """Of each group, where they are plain numbers: lr, beta1, beta2."""
         rates = []
-        for group in self._groups:
+        for group in (each.values for each in self.settings):
             betas = group.get("betas")
             pair = betas if isinstance(betas, tuple | list) and len(betas) == 2 else (None, None)
             values = (group.get("lr"), *pair)
@@ -47,15 +53,15 @@ class StepTaken:
                 rates.append(tuple(float(value) for value in values))
         return tuple(dict.fromkeys(rates))  # type: ignore[arg-type]
 
-    @functools.cached_property
-    def settings(self) -> tuple[Settings, ...]:
-        """Of each group."""
-        return tuple(_settings(group) for group in self._groups)
 
-
-def _settings(group: dict[str, Any]) -> Settings:
-    plain = {name: value for name, value in group.items() if type(value) in _PLAIN}
-    return tuple(plain), tuple(plain.values())
+def numbers_in(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], Any]:
+    """Those that it keeps in Python, by parameter and name."""
+    return {
+        (id(parameter), key): value
+        for parameter, state in optimizer.state.items()
+        for key, value in (state.items() if isinstance(state, dict) else ())
+        if isinstance(value, bool | int | float | str | type(None))
+    }
 
 
 def write_formulas(program: Program, steps: list[StepTaken]) -> None:

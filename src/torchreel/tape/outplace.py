@@ -76,7 +76,7 @@ def _run(run: FunctionalRun, session: Session) -> _End:
             _note_written(end, run.copies[slot], end.values[slot], new, session)
     for storage, new in end.wholes.items():
         _note_written(end, run.wholes[storage], run.whole_now(storage), new, session)
-    for slot in _kept(run.program):
+    for slot in [*_kept(run.program), *run.left]:
         if slot not in end.given and slot not in end.kept:
             end.kept[slot] = capture.find(run.now(slot))
     return end
@@ -123,7 +123,7 @@ def _check_end(tape: Tape, end: _End) -> None:
         record = tape.program.slots[slot]
         if record.storage not in tape.start or record.role == "constant" or slot in rebound:
             continue
-        if record.layout == "strided" and not _same_bits(value, tape.tensors[slot].detach()):
+        if record.layout == "strided" and not value.is_quantized and not _same_bits(value, tape.tensors[slot].detach()):
             raise TraceError(
                 f"{record.name} would be left with other values than the function leaves it with, if the tape were "
                 "written without mutation: trace it without outplace=True."
@@ -174,7 +174,11 @@ class _Rewriting:
         start = dict(capture.start_storages())
         capture.close()
         # What the tape keeps beside its program, such as generators and what it takes for granted, is the same.
-        return replace(old_parts, program=program, tensors=tensors, start=start, results=results)
+        watch = old_parts.watch.renumbered(self._slot_of) if old_parts.watch is not None else None
+        owned = frozenset(self._slot_of[slot] for slot in old_parts.owned)
+        return replace(
+            old_parts, program=program, tensors=tensors, start=start, results=results, watch=watch, owned=owned
+        )
 
     def _tree(self, tree: Tree) -> Tree:
         leaf = Ref(self._slot_of[tree.leaf.slot]) if isinstance(tree.leaf, Ref) else tree.leaf

@@ -11,8 +11,10 @@ from torch.optim import optimizer as optimizers
 
 from torchreel import _tape
 from torchreel.errors import TraceError
-from torchreel.tape import clearing, compiled, handed_out, schedulers, threads
+from torchreel.tape import clearing, compiled, handed_out, optimizer_code, schedulers, threads
 from torchreel.tape.exchange import Exchange
+from torchreel.tape.numbers import Use
+from torchreel.tape.optimizer_code import Count
 from torchreel.tape.optimizers import StepTaken
 
 _one_at_a_time = threading.Lock()
@@ -25,8 +27,10 @@ _SWITCHES = (_tape.watch_escapes, _methods.switch, threads.follow)
 class Session:
     """One trace, from its start to its end."""
 
-    def __init__(self, inputs: list[torch.Tensor], hashes: bool) -> None:
+    def __init__(self, inputs: list[torch.Tensor], hashes: bool, follows_numbers: bool = False) -> None:
         self.steps: list[StepTaken] = []
+        self.uses: list[Use] = []
+        self.counts: list[Count] = []
         self.cleared = False
         self.scheduled = False
         self.regions: list[Any] = []
@@ -37,6 +41,9 @@ class Session:
         try:
             self._switch_on()
             self.capture = _tape.Capture(inputs, hashes)
+            clearing.capture = self.capture
+            if follows_numbers:
+                self._undo.append(optimizer_code.follow(self))
         except BaseException:
             self._switch_off()
             raise
@@ -44,6 +51,7 @@ class Session:
     def _switch_on(self) -> None:
         _prepare()
         clearing.cleared = schedulers.stepped = False
+        clearing.first = {}
         self._undo.append(_unwatch)
         for switch in _SWITCHES:
             switch(True)
@@ -58,9 +66,18 @@ class Session:
             slots: list[int] = self.capture.end(results)
         finally:
             self._switch_off()
-        self.cleared = clearing.cleared or any("zero_grad" in name for _, name in self.capture.ranges)
+        self.cleared = clearing.cleared
+        clearing.capture = None
         self.scheduled = schedulers.stepped
         return slots
+
+    def hidden(self) -> dict[int, str]:
+        """Dicts of torch in which a trace has an entry of its own: id -> key."""
+        return {id(optimizers._global_optimizer_pre_hooks): _HOOK}
+
+    def exchanged(self) -> dict[Any, Any]:
+        """Functions of torch whose code is exchanged during a trace, and their own code."""
+        return _methods.codes()
 
     def _switch_off(self) -> None:
         while self._undo:

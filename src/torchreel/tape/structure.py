@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from torchreel.program.model import Complex, Ref, Tree
+from torchreel.tape.likeness import Part, difference, likeness
 
 # Objects that a structure only points to: they are the same at each call.
 _KEPT_WHOLE = (torch.nn.Module, torch.optim.Optimizer, torch.Generator, type, types.ModuleType, types.FunctionType)
@@ -24,13 +26,18 @@ class Structure:
     """A value with its tensors taken out: they are `tensors`, and the rest is kept to build the value again.
 
     A tensor that stands in two places is taken out twice: at the next call they may be two. `known` are objects that
-    are taken out whole: rebuild() is given others in their places.
+    are taken out whole: rebuild() is given others in their places. With `unique` a tensor that stands in two places is
+    taken out once: results of one call, which are one object at each call.
     """
 
-    def __init__(self, value: Any, known: Sequence[Any] = ()) -> None:
+    def __init__(self, value: Any, known: Sequence[Any] = (), unique: bool = False) -> None:
         self.tensors: list[torch.Tensor] = []
+        self._unique = unique
         self._known = {id(one): Known(index) for index, one in enumerate(known)}
         self.slots: list[int] = []  # of the tensors, once a tape knows them
+        self.like: Like | None = None  # of arguments: what they were like when they were given
+        self._open: list[Any] = []  # containers that are being taken apart
+        self.contains_itself = False
         self.shape = self._take(value, 0)  # with a Place for each tensor
 
     def rebuild(self, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -> Any:
@@ -55,21 +62,35 @@ class Structure:
             return self._take_tensor(value, depth)
         if depth > _DEEPEST:
             return value
-        if kind is tuple or kind is list:
-            return kind([self._take(part, depth + 1) for part in value])
-        if kind is dict:
-            return {key: self._take(part, depth + 1) for key, part in value.items()}
+        if kind is tuple or kind is list or kind is dict:
+            return self._take_container(value, depth)
         if isinstance(value, (*_PLAIN, *_KEPT_WHOLE)):
             return value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return kind(*(self._take(part, depth + 1) for part in value))
+            return tuple.__new__(kind, [self._take(part, depth + 1) for part in value])
         return self._take_object(value, depth)
+
+    def _take_container(self, value: Any, depth: int) -> Any:
+        if any(each is value for each in self._open):
+            self.contains_itself = True
+            return None
+        self._open.append(value)
+        try:
+            if type(value) is dict:
+                return {key: self._take(part, depth + 1) for key, part in value.items()}
+            return type(value)([self._take(part, depth + 1) for part in value])
+        finally:
+            self._open.pop()
 
     def _take_tensor(self, tensor: torch.Tensor, depth: int) -> Any:
         if is_traceable_wrapper_subclass(tensor):
             names, context = tensor.__tensor_flatten__()
             parts = {name: self._take(getattr(tensor, name), depth + 1) for name in names}
             return Wrapper(type(tensor), parts, context, tensor.size(), tensor.stride())
+        if self._unique:
+            for index, other in enumerate(self.tensors):
+                if other is tensor:
+                    return Place(index)
         place = Place(len(self.tensors))
         self.tensors.append(tensor)
         return place
@@ -86,6 +107,47 @@ class Structure:
         memo |= self._known
         places = [memo[id(tensor)] for tensor in inside]
         return Whole(copy.deepcopy(value, memo), places, list(self._known.values()))
+
+
+class Like:
+    """What the arguments of a call were like."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_order: bool) -> None:
+        self._in_order = in_order  # whether the function can tell in which order arguments were named
+        self._was = self._parts(args, kwargs)
+        self._is_simple, self._count = not kwargs and all(map(_is_simple, args)), len(args)
+        self.gradients: list[tuple[bool, bool]] = []
+        self.turned: list[tuple[int, bool]] = []
+        self.owned: frozenset[int] = frozenset()  # places of tensors that the function also has by other names
+
+    def note_gradients(self, tensors: list[torch.Tensor]) -> None:
+        """Before the call: of each tensor, whether it requires a gradient, and whether it is a leaf."""
+        self.gradients = [(tensor.requires_grad, tensor.is_leaf) for tensor in tensors]
+
+    def note_turned(self, tensors: list[torch.Tensor]) -> None:
+        """After it: places of those that the function made require one, or not."""
+        for place, (tensor, (required, _)) in enumerate(zip(tensors, self.gradients, strict=True)):
+            if tensor.is_leaf and tensor.requires_grad is not required:
+                self.turned.append((place, tensor.requires_grad))
+
+    def difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any, Any] | None:
+        """Where these are not like those, what was there, and what is there now; or None."""
+        if self._is_simple and len(args) == self._count and not kwargs and all(map(_is_simple, args)):
+            return None
+        return difference(self._was, self._parts(args, kwargs))
+
+    def _parts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Part]:
+        return likeness((args, kwargs if self._in_order else dict(sorted(kwargs.items()))))
+
+
+def _is_simple(value: Any) -> bool:
+    """A tensor, and nothing besides: what most arguments are."""
+    return (
+        type(value) is torch.Tensor
+        and not value.__dict__
+        and not value._backward_hooks
+        and not value._post_accumulate_grad_hooks
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +206,7 @@ def _built(shape: Any, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -
     if type(shape) is dict:
         return {key: _built(part, tensors, known) for key, part in shape.items()}
     if isinstance(shape, tuple) and hasattr(shape, "_fields"):
-        return type(shape)(*(_built(part, tensors, known) for part in shape))
+        return tuple.__new__(type(shape), [_built(part, tensors, known) for part in shape])
     return shape
 
 
@@ -215,8 +277,13 @@ def _leaf(value: Any) -> Tree:
 def _inside(value: Any) -> Iterator[Any]:
     if isinstance(value, Mapping):
         yield from value.values()
-    elif isinstance(value, list | tuple | set | frozenset):
+    elif isinstance(value, list | tuple | set | frozenset | deque):
         yield from value
+    for cls in type(value).__mro__ if not isinstance(value, _KEPT_WHOLE) else ():
+        slots = vars(cls).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(value, name) and name != "__dict__" and name != "__weakref__":
+                yield getattr(value, name)
     if hasattr(value, "__dict__") and not isinstance(value, _KEPT_WHOLE):
         yield from vars(value).values()
 

@@ -15,6 +15,8 @@ from torchreel.program.model import STATE_ROLES, Digest, Input, Program, Tree
 from torchreel.program.source_frames import source_line
 from torchreel.tape import compiled
 from torchreel.tape.arguments import Arguments
+from torchreel.tape.effects import Effect, leave, slots_of
+from torchreel.tape.memory import Memory
 from torchreel.tape.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -90,20 +92,48 @@ class Tape:
 
         Stops with a GuardError where a number that the function used in Python is another one now.
         """
+        # Before the parts are put together of what is there now.
+        watch, assumptions = getattr(self._source, "watch", None), getattr(self._source, "assumptions", None)
+        if assumptions is not None:
+            assumptions.check()
+        if watch is not None:
+            watch.check()
         if self._parts.refusal:
             raise ReplayError(self._parts.refusal)
-        if self._parts.assumptions is not None:
-            self._parts.assumptions.check()
-        values, _ = self.run(self._arguments.match(args, kwargs), digests=False)
-        return self._outputs.rebuild(values)
+        given = self._arguments.match(args, kwargs)
+        by_slot = dict(zip((each.slot for each in self.inputs), given, strict=True))
+        if watch is not None:
+            watch.check_inputs([each.name for each in self.inputs], given)
+        gradients = self._gradients(by_slot)
+        self._memory.check(by_slot, gradients)
+        inputs = self._arguments.fitted(given, self._memory)
+        for slot, gradient in gradients.items():
+            self._plan.set_external(slot, gradient)
+        for count in self._parts.counts:
+            count.give()
+        effects = self.effects
+        values, _ = self.run(inputs, False, effects)
+        for count in self._parts.counts:
+            count.take()
+        results = len(self._outputs.slots)
+        leave(effects, values[results:])
+        return self._outputs.rebuild(values[:results])
+
+    @property
+    def effects(self) -> list[Effect]:
+        """What the function leaves in Python's variables and containers, besides what it returns."""
+        return self._parts.watch.effects() if self._parts.watch is not None else []
 
     def run(
-        self, inputs: Sequence[torch.Tensor], digests: bool = False
+        self, inputs: Sequence[torch.Tensor], digests: bool = False, effects: Sequence[Effect] = ()
     ) -> tuple[list[torch.Tensor], list[list[Digest | None] | None]]:
-        """Run on a list of inputs; gives the tensors among the results, and with `digests` those of every op."""
+        """Run on a list of inputs; gives the tensors among the results, and with `digests` those of every op.
+
+        After the results come the tensors of `effects`.
+        """
         plan = self._plan
         given = list(zip((each.slot for each in self.inputs), inputs, strict=True))
-        failure, values = plan.run(given, self._outputs.slots, digests)
+        failure, values = plan.run(given, [*self._outputs.slots, *slots_of(effects)], digests)
         if failure is not None:
             raise self._error(*failure)
         found: list[list[Digest | None] | None] = []
@@ -157,11 +187,22 @@ class Tape:
         """Write it to one file, with its state and inputs or without."""
         from torchreel.tape.save import save
 
+        for count in self._parts.counts:
+            count.give()
         save(self, path, data)
+
+    def _gradients(self, inputs: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Those of now, by the slots of those that tensors had when the tape began."""
+        watch = self._parts.watch
+        return watch.leaves.now(self.program, self._parts.tensors, inputs) if watch is not None else {}
+
+    @functools.cached_property
+    def _memory(self) -> Memory:
+        return Memory(self.program, self._parts.tensors, self._parts.owned)
 
     @functools.cached_property
     def _arguments(self) -> Arguments:
-        return Arguments(self.program, self._parts.arguments)
+        return Arguments(self.program, self._parts.arguments, self._parts.asked)
 
     @functools.cached_property
     def _outputs(self) -> Outputs:
@@ -173,6 +214,7 @@ class Tape:
         self._check_replayable()
         wanted = [*self._outputs.slots, *(each.value for each in parts.program.bindings if each.value >= 0)]
         wanted += [each.owner for each in parts.program.bindings]
+        wanted += slots_of(self.effects)
         try:
             plan = _tape.Plan(parts.program.slots, parts.program.ops, parts.kept, wanted)
         except RuntimeError as error:

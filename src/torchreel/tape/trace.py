@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -10,11 +11,15 @@ from typing import Any
 import torch
 
 from torchreel.errors import TraceError
+from torchreel.tape import held
 from torchreel.tape.captured import Captured
+from torchreel.tape.memory import inputs_with_names
 from torchreel.tape.names import reachable, visible
 from torchreel.tape.session import Session
-from torchreel.tape.structure import Structure
+from torchreel.tape.structure import Like, Structure
+from torchreel.tape.surroundings import Surroundings
 from torchreel.tape.tape import Tape
+from torchreel.tape.watch import Watch
 
 
 def trace(
@@ -26,20 +31,43 @@ def trace(
     op's output, for `torchreel replay --check` and for torchreel.tape.diff, at the cost of a copy of the state.
     """
     given = Structure((args, kwargs))
-    session = Session(given.tensors, hashes or outplace)
+    given.like = Like(args, kwargs, _knows_order(function))
+    given.like.note_gradients(given.tensors)
+    watch = Watch(Surroundings(function, (args, kwargs)), given.tensors)
+    given.like.owned = inputs_with_names(given.tensors, watch.tensors())
+    there, before = set(map(id, watch.tensors())), held.collections()
+    session = Session(given.tensors, hashes or outplace, follows_numbers=True)
     try:
-        result = function(*args, **kwargs)
+        results = Structure(function(*args, **kwargs))
+        if results.contains_itself:
+            raise TraceError(
+                "The function returns a list, a tuple or a dict that contains itself, which cannot be built again at a "
+                "replay: return its parts."
+            )
     except BaseException:
         session.end([])
         raise
-    results = Structure(result)
     slots = session.end(results.tensors)
-    tape = Tape(Captured(session, given, results, slots, described(function), lambda: reachable(function)))
+    given.like.note_turned(given.tensors)
+    captured = Captured(session, given, results, slots, described(function), lambda: reachable(function), watch)
+    captured.look_around(there, before)
+    tape = Tape(captured)
     if outplace:
         from torchreel.tape.outplace import outplaced
 
         return outplaced(tape, hashes)
     return tape
+
+
+def _knows_order(function: Any) -> bool:
+    """Whether it can tell in which order arguments were named: it takes all names in a dict, or nobody knows."""
+    if isinstance(function, torch.nn.Module):
+        function = function.forward
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
 
 
 class Tracing:
@@ -56,7 +84,8 @@ class Tracing:
             raise TraceError("This block has been traced: call torchreel.tracing() anew for another.")
         self._frame: FrameType | None = sys._getframe(1)
         self._given = Structure((self._inputs, {}))
-        self._session = Session(self._given.tensors, self._hashes)
+        self._watch = Watch(None, self._given.tensors)
+        self._session = Session(self._given.tensors, self._hashes, follows_numbers=True)
         return self._tape
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -68,7 +97,7 @@ class Tracing:
             scope = visible(frame)
             code = frame.f_code
             where = f"a block in {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-            self._tape.fill(Captured(self._session, self._given, Structure(None), [], where, scope))
+            self._tape.fill(Captured(self._session, self._given, Structure(None), [], where, scope, self._watch))
 
 
 def tracing(*inputs: Any, hashes: bool = False) -> Tracing:
@@ -84,6 +113,8 @@ def described(function: Any) -> str:
     function = getattr(function, "__func__", function)
     name = getattr(function, "__qualname__", type(function).__name__)
     if isinstance(function, torch.nn.Module):
-        function = type(function).forward
+        function = (
+            getattr(type(function), "forward", None) if not isinstance(function, torch.jit.ScriptModule) else None
+        )
     code = getattr(function, "__code__", None)
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)

@@ -1,0 +1,229 @@
+"""Numbers that left the tape for Python and come back to it, as formulas of what they were computed from.
+
+An optimizer reads its step count with `.item()`, computes with it in Python, and gives what comes of it to the next
+op. While the code of such an optimizer runs, `.item()` gives a Number: a float that remembers how it was computed.
+Where one is an argument of an op, the op gets the formula, and a replay computes the number anew. A comparison of
+Numbers is an op of its own on the tape, whose outcome is guarded: what Python decided by it stays what it was, or the
+replay stops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torchreel.program.model import Formula, Op, Program, Ref, Value
+
+ITEM = "aten::_local_scalar_dense"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A number that an op gave to Python, by the place of its record in the capture."""
+
+    record: int
+
+
+Word = float | str | Item
+
+
+class Number(float):
+    """A float, and how it was computed, in postfix order."""
+
+    postfix: tuple[Word, ...]
+
+    def __new__(cls, value: float, postfix: tuple[Word, ...]) -> Number:
+        made = super().__new__(cls, value)
+        made.postfix = postfix
+        return made
+
+    def __add__(self, other: Any) -> Any:
+        # a + b is a - (-b), bit for bit.
+        return _computed(float.__add__(self, other), self, other, "neg", "sub")
+
+    def __radd__(self, other: Any) -> Any:
+        return _computed(float.__radd__(self, other), other, self, "neg", "sub")
+
+    def __sub__(self, other: Any) -> Any:
+        return _computed(float.__sub__(self, other), self, other, "sub")
+
+    def __rsub__(self, other: Any) -> Any:
+        return _computed(float.__rsub__(self, other), other, self, "sub")
+
+    def __mul__(self, other: Any) -> Any:
+        return _computed(float.__mul__(self, other), self, other, "mul")
+
+    def __rmul__(self, other: Any) -> Any:
+        return _computed(float.__rmul__(self, other), other, self, "mul")
+
+    def __truediv__(self, other: Any) -> Any:
+        return _computed(float.__truediv__(self, other), self, other, "div")
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _computed(float.__rtruediv__(self, other), other, self, "div")
+
+    def __pow__(self, other: Any, modulo: None = None) -> Any:
+        return _computed(float.__pow__(self, other), self, other, "pow")
+
+    def __rpow__(self, other: Any, modulo: None = None) -> Any:
+        return _computed(float.__rpow__(self, other), other, self, "pow")
+
+    def __neg__(self) -> Number:
+        return Number(-float.__float__(self), (*self.postfix, "neg"))
+
+    def __lt__(self, other: Any) -> Any:
+        return _compared(torch.lt, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _compared(torch.le, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compared(torch.gt, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compared(torch.ge, self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return _compared(torch.eq, self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return _compared(torch.ne, self, other)
+
+    def __bool__(self) -> bool:
+        return bool(_compared(torch.ne, self, 0.0))
+
+    __hash__ = float.__hash__
+
+
+def square_root(value: float) -> float:
+    """As math.sqrt, which reads a Number as the plain float that it is."""
+    root = math.sqrt(value)
+    return Number(root, (*value.postfix, "sqrt")) if isinstance(value, Number) else root
+
+
+def _computed(value: Any, left: Any, right: Any, *words: str) -> Any:
+    if type(value) is not float:  # NotImplemented: the other one is a tensor, which knows what to do
+        return value
+    return Number(value, (*_postfix(left), *_postfix(right), *words))
+
+
+def _postfix(value: Any) -> tuple[Word, ...]:
+    return value.postfix if isinstance(value, Number) else (float(value),)
+
+
+def _compared(compare: Any, left: Number, right: Any) -> Any:
+    """By an op, so that a replay compares too."""
+    if not isinstance(right, int | float):
+        return NotImplemented
+    return bool(compare(_tensor_of(left), _tensor_of(right) if isinstance(right, Number) else right).item())
+
+
+def _tensor_of(number: Number, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.full((), number, dtype=dtype, device="cpu")
+
+
+@dataclass(frozen=True)
+class Use:
+    """A call of torch that was given Numbers, alone or in lists, and the records of the ops that it ran."""
+
+    first: int
+    end: int
+    given: tuple[Number | tuple[Any, ...], ...]
+
+
+class Following(TorchFunctionMode):  # type: ignore[misc]
+    """While it is on, numbers that leave the tape are Numbers, and calls that get them are noted."""
+
+    def __init__(self, capture: Any, uses: list[Use]) -> None:
+        super().__init__()
+        self._capture = capture
+        self._uses = uses
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.Tensor.item:
+            value = function(*args)
+            return Number(value, (Item(self._capture.op_count - 1),)) if type(value) is float else value
+        given = tuple(_numbers([*args, *kwargs.values()]))
+        if not given:
+            return function(*args, **kwargs)
+        if function is torch.as_tensor and type(args[0]) is Number:  # no op: it reads the number as Python does
+            with self:
+                return _tensor_of(args[0], kwargs.get("dtype") or torch.get_default_dtype())
+        first = self._capture.op_count
+        result = function(*args, **kwargs)
+        self._uses.append(Use(first, self._capture.op_count, given))
+        return result
+
+
+def _numbers(values: Any) -> Iterator[Number | tuple[Any, ...]]:
+    for value in values:
+        if type(value) is Number:
+            yield value
+        elif type(value) in (list, tuple) and any(type(part) is Number for part in value):
+            yield tuple(value)
+
+
+def write(program: Program, records: list[Op | None], uses: list[Use]) -> None:
+    """Put the formulas into the ops. `records` are the capture's, as ops of the program.
+
+    A number whose formula has found no place stays what it was, and so must the number that it was computed from.
+    """
+    places = {id(op): place for place, op in enumerate(program.ops)}
+    free: set[int] = set()
+    bound: set[int] = set()
+    for use in uses:
+        ops = [op for op in records[use.first : use.end] if op is not None]
+        for given in use.given:
+            items = set(_items(given))
+            found = [_put(program, op, given, records, places) for op in ops]
+            (free if any(found) else bound).update(items)
+    for item in free - bound:
+        op = records[item]
+        if op is not None and op.name == ITEM:
+            op.guarded = False
+
+
+def _items(given: Number | tuple[Any, ...]) -> Iterator[int]:
+    for number in given if isinstance(given, tuple) else (given,):
+        if isinstance(number, Number):
+            yield from (word.record for word in number.postfix if isinstance(word, Item))
+
+
+def _put(
+    program: Program, op: Op, given: Number | tuple[Any, ...], records: list[Op | None], places: dict[int, int]
+) -> bool:
+    """Whether one of the op's arguments is what was given: then it is the formula from now on."""
+    for place, value in enumerate(op.args):
+        if isinstance(given, tuple):
+            if isinstance(value, list) and len(value) == len(given) and all(map(_is, value, given)):
+                op.args[place] = [_formula(each, records, places) for each in given]
+                return True
+        elif _is(_plain(program, value), given):
+            op.args[place] = _formula(given, records, places)
+            return True
+    return False
+
+
+def _plain(program: Program, value: Value) -> Value:
+    """The number that a tensor stands for, where torch made one of a number."""
+    if not isinstance(value, Ref):
+        return value
+    return program.slots[value.slot].number if program.slots[value.slot].is_number else None
+
+
+def _is(recorded: Any, given: Any) -> bool:
+    """Whether it is this number, bit for bit."""
+    return isinstance(recorded, int | float) and float(recorded).hex() == float(given).hex()
+
+
+def _formula(number: Any, records: list[Op | None], places: dict[int, int]) -> Any:
+    if not isinstance(number, Number):
+        return number
+    words = (f"item:{places[id(records[word.record])]}" if isinstance(word, Item) else word for word in number.postfix)
+    return Formula(tuple(words), float.__float__(number))
