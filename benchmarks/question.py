@@ -27,6 +27,7 @@ NAMES = (
     "graphs_memory",
     "graphs_overhead",
     "graphs_inductor",
+    "graphs_share",
     "edge",
 )
 # Only when named: they need valgrind, and snapshots that are not in the repository.

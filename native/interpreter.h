@@ -27,6 +27,15 @@ struct torchreel_frame {
   PyObject* localsplus[1];
 };
 
+struct torchreel_frame_object {
+  PyObject_HEAD PyFrameObject* back;
+  struct torchreel_frame* frame;
+  PyObject* trace;
+  int lineno;
+  char trace_lines;
+  char trace_opcodes;
+};
+
 #ifdef __cplusplus
 }
 

@@ -26,7 +26,7 @@ ALLOWED = {
     "edge": {"reel", "record", "export", "_core"},
     "program": set(),
     "tape": {"program", "_tape"},
-    "graphs": {"program", "tape", "_tape", "_graphs"},
+    "graphs": {"program", "tape", "_tape", "_graphs", "_core"},
     "__main__": {"cli"},
     "cli": {
         "reel",

@@ -18,15 +18,63 @@ using torch::autograd::variable_list;
 
 namespace {
 
+// The gradients of these tensors, as ranges of addresses, of those that somebody else refers to as well.
+class Gradients {
+ public:
+  void add(const c10::TensorImpl* owner) {
+    const auto& gradient = owner->grad();
+    if (!gradient.defined() || !gradient.has_storage() || gradient.numel() == 0) return;
+    if (gradient.use_count() < 2 && gradient.storage().use_count() < 2) return;
+    int64_t last = 0;
+    for (int64_t i = 0; i < gradient.dim(); i++) last += (gradient.size(i) - 1) * gradient.stride(i);
+    const auto* begin = static_cast<const char*>(gradient.const_data_ptr());
+    ranges_.emplace_back(begin, begin + (last + 1) * static_cast<int64_t>(gradient.element_size()));
+  }
+  bool overlap() {
+    std::sort(ranges_.begin(), ranges_.end());
+    for (size_t i = 1; i < ranges_.size(); i++) {
+      if (ranges_[i].first < ranges_[i - 1].second) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::pair<const char*, const char*>> ranges_;
+};
+
+// Whether a tensor is none with memory of its own, but one that a mode or a transform made, or a zero without memory.
+bool is_wrapped(const c10::TensorImpl& tensor) {
+  constexpr c10::DispatchKey kWrappers[] = {c10::DispatchKey::Python,
+                                            c10::DispatchKey::PythonTLSSnapshot,
+                                            c10::DispatchKey::FuncTorchBatched,
+                                            c10::DispatchKey::BatchedNestedTensor,
+                                            c10::DispatchKey::FuncTorchGradWrapper,
+                                            c10::DispatchKey::Functionalize,
+                                            c10::DispatchKey::ZeroTensor,
+                                            c10::DispatchKey::Batched,
+                                            c10::DispatchKey::Fake};
+  auto keys = tensor.key_set();
+  return !tensor.has_storage() ||
+         std::any_of(std::begin(kWrappers), std::end(kWrappers), [&](c10::DispatchKey key) { return keys.has(key); });
+}
+
 class GraphBackward : public torch::autograd::Node {
  public:
   GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
-                const Tensors& given, const Tensors& outputs, PyObject* call)
+                const Tensors& given, const Tensors& owners, const Tensors& outputs, PyObject* call)
       : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), saved_(route_->lease_saved(*graph_)) {
     writes_ = route_->writes_of_others();
     for (const auto& tensor : given) remember(tensor, input_versions_);
     for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
     for (uint32_t place : how_->kept_outputs) remember(outputs[place], output_versions_);
+    for (uint32_t place : how_->kept_inputs) {
+      remember(given[place], kept_versions_);
+      kept_.push_back(given[place]);
+    }
+    for (const auto& owner : owners) {
+      auto* impl = owner.unsafeGetTensorImpl();
+      if (owner.is_leaf() && (leaves_.empty() || leaves_.back() != impl)) leaves_.push_back(impl);
+    }
     Py_INCREF(call);
     call_ = call;
   }
@@ -44,6 +92,7 @@ class GraphBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     for (Lease* lease : saved_) Pool::end(lease);
     saved_.clear();
+    kept_.clear();
     released_ = true;
     if (call_ != nullptr && Py_IsInitialized()) {
       pybind11::gil_scoped_acquire gil;
@@ -68,11 +117,22 @@ class GraphBackward : public torch::autograd::Node {
                 "one of the variables needed for gradient computation has been modified by an inplace operation: an "
                 "output of ",
                 route_->name, " was written before its backward.");
-    if (c10::GradMode::is_enabled() || !is_recorded(gradients)) return again(gradients);
+    TORCH_CHECK(!were_written(kept_versions_),
+                "one of the variables needed for gradient computation has been modified by an inplace operation: an "
+                "input of ",
+                route_->name, " was written between its forward and its backward.");
+    Gradients of_leaves;
+    for (const auto* leaf : leaves_) of_leaves.add(leaf);
+    TORCH_CHECK(!of_leaves.overlap(), "Two of the tensors that ", route_->name,
+                " uses have had one gradient tensor since its forward, and the order in which a replay adds to it is "
+                "not eager's. Give them the same gradient before the forward, or each its own.");
+    bool other_modes = !Modes::now().differentiate_as(how_->modes);
+    if (c10::GradMode::is_enabled() || other_modes || !is_recorded(gradients)) return again(gradients, other_modes);
     bool keeps = torch::autograd::get_current_graph_task_keep_graph();
     Tensors results;
     try {
       Below below;
+      route_->copy_again(*graph_, how_->kept_inputs, kept_);
       route_->run_backward(*graph_, saved_, gradients, keeps, results);
     } catch (...) {
       released_ = !keeps;  // what was left for it may be overwritten
@@ -93,9 +153,8 @@ class GraphBackward : public torch::autograd::Node {
       if (wanted[i] == kNone || !gradients[i].defined()) return false;
       const auto& slot = route_->recording().slot(wanted[i]);
       auto* impl = gradients[i].unsafeGetTensorImpl();
-      if (impl->key_set().has(c10::DispatchKey::Python) || !gradients[i].is_cpu() ||
-          gradients[i].layout() != c10::kStrided || gradients[i].scalar_type() != slot.dtype ||
-          gradients[i].sizes() != c10::IntArrayRef(slot.sizes) ||
+      if (is_wrapped(*impl) || !gradients[i].is_cpu() || gradients[i].layout() != c10::kStrided ||
+          gradients[i].scalar_type() != slot.dtype || gradients[i].sizes() != c10::IntArrayRef(slot.sizes) ||
           gradients[i].strides() != c10::IntArrayRef(slot.strides) || gradients[i].is_conj() || gradients[i].is_neg()) {
         return false;
       }
@@ -116,7 +175,7 @@ class GraphBackward : public torch::autograd::Node {
                        [](const auto& one) { return one.first.current_version() != one.second; });
   }
 
-  variable_list again(const variable_list& gradients) {
+  variable_list again(const variable_list& gradients, bool other_modes) {
     TORCH_CHECK(
         !were_written(input_versions_) && route_->writes_of_others() == writes_, "An input or a parameter of ",
         route_->name,
@@ -129,7 +188,8 @@ class GraphBackward : public torch::autograd::Node {
       PyList_SET_ITEM(given, static_cast<Py_ssize_t>(i), THPVariable_Wrap(gradients[i]));
     }
     PyObject* graph = c10::GradMode::is_enabled() ? Py_True : Py_False;
-    PyObject* found = PyObject_CallFunctionObjArgs(how_->again, call_, given, graph, nullptr);
+    PyObject* modes = other_modes ? Py_True : Py_False;
+    PyObject* found = PyObject_CallFunctionObjArgs(how_->again, call_, given, graph, modes, nullptr);
     Py_DECREF(given);
     if (found == nullptr) {
       python_error error;
@@ -149,8 +209,10 @@ class GraphBackward : public torch::autograd::Node {
   std::shared_ptr<Graph> graph_;
   std::shared_ptr<const Differentiation> how_;
   std::vector<Lease*> saved_;
+  Tensors kept_;  // inputs that the backward reads, as eager keeps them: whoever writes to their memory is seen
+  std::vector<const c10::TensorImpl*> leaves_;  // of which there are derivatives; the edges keep them alive
   std::vector<uint32_t> versions_;
-  Versions input_versions_, output_versions_;
+  Versions input_versions_, output_versions_, kept_versions_;
   uint64_t writes_ = 0;  // of others, to what the function reads
   PyObject* call_ = nullptr;
   bool released_ = false;
@@ -158,19 +220,36 @@ class GraphBackward : public torch::autograd::Node {
 
 }  // namespace
 
-void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph,
-             const std::shared_ptr<const Differentiation>& how, const Tensors& given, Tensors& results,
-             PyObject* call) {
-  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, given, results, call);
-  torch::autograd::edge_list edges;
-  const auto& inputs = route->recording().recorded().inputs;
-  for (uint32_t slot : how->owners) {
-    at::Tensor owner = route->recording().tensor(slot);
+Tensors owners_of(const Route& route, const Differentiation& how, const Tensors& given) {
+  Tensors owners;
+  const auto& inputs = route.recording().recorded().inputs;
+  for (uint32_t slot : how.owners) {
+    at::Tensor owner = route.recording().tensor(slot);
     for (size_t i = 0; i < inputs.size(); i++) {
       if (inputs[i] == slot) owner = given[i];
     }
-    edges.push_back(torch::autograd::impl::gradient_edge(owner));
+    owners.push_back(std::move(owner));
   }
+  return owners;
+}
+
+bool share_gradients(const Tensors& owners) {
+  Gradients all;
+  const c10::TensorImpl* before = nullptr;
+  for (const auto& owner : owners) {
+    const auto* impl = owner.unsafeGetTensorImpl();
+    if (impl != before) all.add(impl);  // parts of one gradient come one after the other
+    before = impl;
+  }
+  return all.overlap();
+}
+
+void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph,
+             const std::shared_ptr<const Differentiation>& how, const Tensors& given, const Tensors& owners,
+             Tensors& results, PyObject* call) {
+  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, given, owners, results, call);
+  torch::autograd::edge_list edges;
+  for (const auto& owner : owners) edges.push_back(torch::autograd::impl::gradient_edge(owner));
   node->set_next_edges(std::move(edges));
   for (uint32_t place : how->outputs) torch::autograd::set_history(results[place], node);
 }

@@ -62,6 +62,13 @@ namespace {
 constexpr uint32_t kTimed = 16;                        // runs
 constexpr auto kLong = std::chrono::microseconds(50);  // than which the GIL is worth giving away
 
+// A debugger wants to see the function run, and so does a profile function of Python (profilers in C are no functions).
+bool is_watched() {
+  const PyThreadState* thread = PyThreadState_Get();
+  return thread->c_tracefunc != nullptr || (thread->c_profilefunc != nullptr && thread->c_profileobj != nullptr &&
+                                            PyCallable_Check(thread->c_profileobj));
+}
+
 const char* name_of(Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone: return "done";
@@ -114,11 +121,88 @@ void Way::time(std::chrono::nanoseconds one) {
   if (++runs == kTimed) is_long = least > kLong;
 }
 
+namespace {
+
+// Stands for a history that is gone.
+class SpentBackward : public torch::autograd::Node {
+ public:
+  explicit SpentBackward(std::string function) : function_(std::move(function)) {}
+  std::string name() const override { return "SpentBackward<" + function_ + ">"; }
+
+ protected:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
+    TORCH_CHECK(false, "Trying to backward through the graph a second time: this is an output of ", function_,
+                ", which torchreel.graphed replays with the backward that the function runs itself, so that its "
+                "outputs have no history. Run this backward inside of the function, or graph the forward alone.");
+  }
+
+ private:
+  std::string function_;
+};
+
+}  // namespace
+
+void Way::set_spent(const std::vector<uint32_t>& places) {
+  spent = places;
+  spent_node = c10::make_intrusive<SpentBackward>(route->name);
+  const auto& recording = route->recording();
+  for (uint32_t place : places) {
+    const auto& slot = recording.slot(recording.recorded().outputs[place]);
+    auto options = at::TensorOptions().dtype(slot.dtype);
+    spent_node->add_input_metadata(options, c10::SymIntArrayRef(c10::fromIntArrayRefSlow(slot.sizes)), false, false,
+                                   std::nullopt);
+  }
+}
+
+void Way::relate(Tensors& results, const Tensors& given) const {
+  for (auto [place, inference] : in_inference) {
+    const auto& before = results[place];
+    c10::InferenceMode mode(inference);
+    auto after = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(before.storage()),
+                                                          c10::DispatchKeySet(c10::DispatchKey::CPU), before.dtype());
+    after.unsafeGetTensorImpl()->set_sizes_and_strides(before.sizes(), before.strides(), before.storage_offset());
+    after._set_conj(before.is_conj());
+    after._set_neg(before.is_neg());
+    results[place] = after;
+  }
+  for (const auto& alias : aliases) {
+    const auto& base = alias.from == OutputAlias::kOutput  ? results[alias.index]
+                       : alias.from == OutputAlias::kInput ? given[alias.index]
+                                                           : route->recording().tensor(alias.index);
+    auto& result = results[alias.place];
+    if (result.is_same(base)) continue;
+    bool alike = base.scalar_type() == result.scalar_type() && base.is_conj() == result.is_conj() &&
+                 base.is_neg() == result.is_neg();
+    if (alias.is_view && alike) {
+      result = base.as_strided(result.sizes(), result.strides(), result.storage_offset());
+    } else if (!base.is_inference() && !result.is_inference()) {
+      result.unsafeGetTensorImpl()->set_version_counter(base.unsafeGetTensorImpl()->version_counter());
+    }
+  }
+}
+
+void Way::mark_spent(Tensors& results) {
+  for (uint32_t i = 0; i < spent.size(); i++) {
+    auto& tensor = results[spent[i]];
+    if (tensor.defined() && !tensor.requires_grad()) {
+      torch::autograd::impl::set_gradient_edge(tensor, torch::autograd::Edge(spent_node, i));
+    }
+  }
+}
+
 PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_t positional, PyObject* names) {
   auto& scratch = Scratch::of_this_thread();
   auto& missed = scratch.missed;
   auto& results = scratch.results;
   at::Tensor drawn;
+  Tensors owners;
+  if (way.differentiation != nullptr) {
+    owners = owners_of(*way.route, *way.differentiation, given);
+    if (share_gradients(owners)) {
+      missed = {"shared", way.number, "", 0};
+      return nullptr;
+    }
+  }
   if (way.differentiation != nullptr && way.route->recording().draws()) {
     auto generator = at::detail::getDefaultCPUGenerator();
     drawn = generator.get_state();
@@ -147,10 +231,13 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
     missed = {name_of(outcome), way.number, report.failure, report.op};
     return nullptr;
   }
+  for (uint32_t place : way.detached) results[place] = results[place].detach();
+  if (!way.aliases.empty() || !way.in_inference.empty()) way.relate(results, given);
   if (way.differentiation != nullptr) {
     auto call = call_of(args, positional, names, drawn);
-    connect(way.route, report.graph, way.differentiation, given, results, call.ptr());
+    connect(way.route, report.graph, way.differentiation, given, owners, results, call.ptr());
   }
+  if (!way.spent.empty()) way.mark_spent(results);
   if (way.result.kind == Result::kTensor && !way.rebuild) {
     return THPVariable_Wrap(results[way.result.index]);
   }
@@ -171,7 +258,7 @@ PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) 
   missed.way = 0;
   missed.detail.clear();
   missed.op = 0;
-  if (!on || scratch.busy) {
+  if (!on || scratch.busy || is_watched()) {
     missed.why = "off";
     return nullptr;
   }
@@ -188,9 +275,13 @@ PyObject* Ways::call(PyObject* const* args, size_t positional, PyObject* names) 
     auto way = all[i];
     if (way->modes != modes || !way->signature->matches(args, positional, names, scratch.given)) continue;
     if (!way->signature->fits(scratch.given.all())) continue;
-    if (way->watch != nullptr && !way->watch->same()) {
-      missed = {"watch", way->number, "", 0};
+    if (way->guards != nullptr && !way->guards->hold()) {
+      missed = {"changed", way->number, "", 0};
       continue;
+    }
+    if (verify_first && !way->verified) {
+      missed = {"verify", way->number, "", 0};
+      break;
     }
     scratch.busy = true;
     PyObject* made = nullptr;

@@ -27,7 +27,8 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
                                           const std::vector<int64_t>& gradients,
                                           const std::vector<int64_t>& derivatives, const py::list& bindings,
                                           size_t boundary,
-                                          std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients, bool elides) {
+                                          std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients, bool elides,
+                                          const std::map<uint32_t, uint32_t>& bumps) {
   Recorded recorded;
   for (const auto& slot : slots) recorded.slots.push_back(tape::slot_of(slot));
   uint32_t index = 0;
@@ -51,6 +52,8 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
   recorded.boundary = boundary;
   recorded.held_gradients = std::move(held_gradients);
   recorded.elides = elides;
+  recorded.bumps.assign(recorded.slots.size(), 1);
+  for (const auto& [slot, count] : bumps) recorded.bumps.at(slot) = count;
   return std::make_shared<Recording>(std::move(recorded));
 }
 
@@ -152,7 +155,7 @@ PYBIND11_MODULE(_graphs, module) {
   py::capsule place = py::module_::import("torchreel._core").attr("place_blocks");
   set_place_blocks(*place.get_pointer<torchreel::PlaceBlocks>());
   bind_kernels(module);
-  bind_watch(module);
+  bind_guards(module);
   bind_entry(module);
   static py::exception<NotStatic> not_static(module, "NotStaticError", PyExc_RuntimeError);
   py::register_exception_translator([](std::exception_ptr error) {
@@ -167,7 +170,7 @@ PYBIND11_MODULE(_graphs, module) {
   py::class_<Recording, std::shared_ptr<Recording>>(module, "Recording")
       .def(py::init(&make_recording), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
            py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("gradients"), py::arg("derivatives"),
-           py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"), py::arg("elides"))
+           py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"), py::arg("elides"), py::arg("bumps"))
       .def_property_readonly("written_inputs", &Recording::written_inputs)
       .def_property_readonly("has_guards", &Recording::has_guards)
       .def_property_readonly("boundary", &Recording::boundary)
@@ -187,6 +190,7 @@ PYBIND11_MODULE(_graphs, module) {
       .def(py::init(&make_signature), py::arg("args"), py::arg("kwargs"))
       .def_property_readonly("is_plain", &Signature::is_plain)
       .def_property_readonly("tensors", &Signature::tensors)
+      .def_property_readonly("has_fit", &Signature::has_fit)
       .def("set_fit",
            [](Signature& self, const py::object& fit, const Tensors& tensors) { self.set_fit(fit.ptr(), tensors); })
       .def("matches",
@@ -202,9 +206,11 @@ PYBIND11_MODULE(_graphs, module) {
              Borrowed tensors;
              return self.matches(call.all.data(), call.positional, call.name_tuple(), tensors);
            })
+      .def("set_asked", &Signature::set_asked)
       .def("forget_example", &Signature::forget_example)
       .def("__str__", &Signature::text);
   py::class_<Modes>(module, "Modes")
+      .def("compute_as", &Modes::compute_as)
       .def_static("now", &Modes::now)
       .def("are_foreign", &Modes::are_foreign)
       .def("__eq__", [](const Modes& a, const Modes& b) { return a == b; })
@@ -230,6 +236,7 @@ PYBIND11_MODULE(_graphs, module) {
           py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
           py::arg("over"), py::arg("fixed"), py::arg("cores"))
       .def_property_readonly("hits", [](const Route& self) { return self.hits.load(); })
+      .def_property_readonly("draws", [](const Route& self) { return self.recording().draws(); })
       .def("make_first", &Route::make_first)
       .def("lower", &lower, py::arg("library"), py::arg("entry"), py::arg("pointers"), py::arg("scratch"),
            py::arg("clusters"))
@@ -244,15 +251,14 @@ PYBIND11_MODULE(_graphs, module) {
       });
   py::class_<Way, std::shared_ptr<Way>>(module, "Way")
       .def(py::init([](const std::shared_ptr<Signature>& signature, const Modes& modes,
-                       const std::shared_ptr<Route>& route, const py::object& watch, const py::object& shape,
-                       const py::object& place, const py::object& rebuild, uint64_t number) {
+                       const std::shared_ptr<Route>& route, std::shared_ptr<PythonGuards> guards,
+                       const py::object& shape, const py::object& place, const py::object& rebuild, uint64_t number) {
              auto way = std::make_shared<Way>();
              way->signature = signature;
              way->modes = modes;
              way->route = route;
              route->grad = modes.grad();
-             way->watch_keeper = watch;
-             if (!watch.is_none()) way->watch = watch.cast<Watch*>();
+             way->guards = std::move(guards);
              if (rebuild.is_none()) {
                way->result = Result::of(shape, place);
              } else {
@@ -261,7 +267,7 @@ PYBIND11_MODULE(_graphs, module) {
              way->number = number;
              return way;
            }),
-           py::arg("signature"), py::arg("modes"), py::arg("route"), py::arg("watch"), py::arg("shape"),
+           py::arg("signature"), py::arg("modes"), py::arg("route"), py::arg("guards"), py::arg("shape"),
            py::arg("place"), py::arg("rebuild"), py::arg("number"))
       .def("differentiate",
            [](Way& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
@@ -271,6 +277,7 @@ PYBIND11_MODULE(_graphs, module) {
              how->owners = owners;
              how->reads = reads;
              how->again = again.release().ptr();
+             how->modes = self.modes;
              const auto& recording = self.route->recording();
              const auto& slots = recording.recorded().outputs;
              for (uint32_t place = 0; place < slots.size(); place++) {
@@ -279,8 +286,28 @@ PYBIND11_MODULE(_graphs, module) {
                  if (recording.slot(slots[place]).storage == storage) how->kept_outputs.push_back(place);
                }
              }
+             const auto& inputs = recording.recorded().inputs;
+             for (uint32_t place = 0; place < inputs.size(); place++) {
+               for (uint32_t storage : recording.saved()) {
+                 if (recording.slot(inputs[place]).storage == storage) how->kept_inputs.push_back(place);
+               }
+             }
              self.differentiation = how;
            })
+      .def("set_spent", &Way::set_spent)
+      .def("set_aliases",
+           [](Way& self, const std::vector<std::tuple<uint32_t, std::string, uint32_t, bool>>& aliases,
+              const std::vector<std::pair<uint32_t, bool>>& in_inference) {
+             for (const auto& [place, from, index, is_view] : aliases) {
+               auto kind = from == "output"  ? OutputAlias::kOutput
+                           : from == "input" ? OutputAlias::kInput
+                                             : OutputAlias::kOwn;
+               self.aliases.push_back({place, kind, index, is_view});
+             }
+             self.in_inference = in_inference;
+           })
+      .def("set_detached", [](Way& self, const std::vector<uint32_t>& places) { self.detached = places; })
+      .def_readwrite("verified", &Way::verified)
       .def_readonly("number", &Way::number)
       .def_readonly("route", &Way::route)
       .def_readonly("signature", &Way::signature);
@@ -288,6 +315,7 @@ PYBIND11_MODULE(_graphs, module) {
       .def(py::init<>())
       .def_readwrite("on", &Ways::on)
       .def_readwrite("verify", &Ways::verify)
+      .def_readwrite("verify_first", &Ways::verify_first)
       .def_readonly("all", &Ways::all)
       .def("add", [](Ways& self, const std::shared_ptr<Way>& way) { self.all.insert(self.all.begin(), way); })
       .def("drop",

@@ -50,7 +50,8 @@ struct Recorded {
   std::vector<tape::Binding> bindings;
   std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients;  // tensors whose gradient it finds, and that gradient
   bool elides = true;                                             // whether copies may be left out
-  size_t boundary = 0;  // the op that a backward begins with; the number of ops if there is none
+  std::vector<uint32_t> bumps;  // by slot of what no op made: how often its version is counted up in a call
+  size_t boundary = 0;          // the op that a backward begins with; the number of ops if there is none
 };
 
 class Recording {

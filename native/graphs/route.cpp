@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 #include "../tape/slots.h"
 #include "below.h"
@@ -86,6 +87,11 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
     if (!tensor.defined() || recording_->storage_of(slot).kind != StorageInfo::kExternal) continue;
     externals_.push_back({tensor.unsafeGetTensorImpl(), storage_impl(tensor), tensor.requires_grad()});
     if (!recording_->slot(slot).loose) places_.add(tensor);
+  }
+  std::unordered_map<uint32_t, uint32_t> first;
+  for (uint32_t slot : recording_->recorded().derivatives) {
+    auto place = static_cast<uint32_t>(derivatives_.size());
+    derivatives_.emplace_back(slot, slot == kNone ? place : first.try_emplace(slot, place).first->second);
   }
   for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
   for (const auto& external : externals_) {
@@ -290,6 +296,18 @@ void Route::copy_in(Graph& graph, const Tensors& given) const {
   }
 }
 
+void Route::copy_again(Graph& graph, const std::vector<uint32_t>& inputs, const Tensors& given) const {
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const auto& place = graph.inputs()[inputs[i]];
+    if (place.place == nullptr || given[i].numel() == 0) continue;
+    if (place.bytes > 0) {
+      memcpy(place.place, data_of(given[i]), place.bytes);
+    } else {
+      place.tensor.copy_(given[i]);
+    }
+  }
+}
+
 void Route::keep_for_guard(Branches& here) const {
   here.kept.clear();
   if (!recording_->has_guards()) return;
@@ -360,6 +378,23 @@ at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool
   return graph.tensor(slot).clone();  // of a backward: what the forward left
 }
 
+// Of what was written, as often as eager does. Tensors that share a counter find it where it was, each of them.
+void Route::count_versions(const Tensors& given) const {
+  thread_local std::vector<std::pair<c10::TensorImpl*, uint32_t>> wanted;
+  wanted.clear();
+  const auto& all = recording_->recorded();
+  auto want = [&](const at::Tensor& tensor, uint32_t slot) {
+    auto* impl = tensor.unsafeGetTensorImpl();
+    if (all.bumps[slot] == 0 || impl->is_inference()) return;
+    wanted.emplace_back(impl, impl->version_counter().current_version() + all.bumps[slot]);
+  };
+  for (uint32_t place : recording_->written_inputs()) want(given[place], all.inputs[place]);
+  for (uint32_t slot : recording_->written()) want(recording_->tensor(slot), slot);
+  for (auto [impl, version] : wanted) {
+    while (impl->version_counter().current_version() < version) impl->bump_version();
+  }
+}
+
 void Route::finish(Graph& graph, const Tensors& given, bool copies, Handed& known) {
   for (uint32_t place : recording_->written_inputs()) {
     const auto& input = given[place];
@@ -371,12 +406,8 @@ void Route::finish(Graph& graph, const Tensors& given, bool copies, Handed& know
     } else {
       input.copy_(ours.tensor);
     }
-    if (!input.is_inference()) input.unsafeGetTensorImpl()->bump_version();
   }
-  for (uint32_t slot : recording_->written()) {
-    auto* tensor = recording_->tensor(slot).unsafeGetTensorImpl();
-    if (!tensor->is_inference()) tensor->bump_version();
-  }
+  count_versions(given);
   for (const auto& binding : recording_->recorded().bindings) {
     auto owner = recording_->tensor(binding.owner);
     if (!owner.defined()) {
@@ -510,8 +541,9 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   visit(*graph);
   Handed known;
   results.clear();
-  for (uint32_t slot : recording_->recorded().derivatives) {
-    results.push_back(output(*graph, slot, gradients, false, known));
+  for (size_t i = 0; i < derivatives_.size(); i++) {
+    auto [slot, same] = derivatives_[i];
+    results.push_back(same < i ? results[same] : output(*graph, slot, gradients, false, known));
   }
   graph->forget_loose();
 }

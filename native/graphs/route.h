@@ -48,6 +48,8 @@ class Route : public std::enable_shared_from_this<Route> {
   // throw. The GIL may be held or not; it is not touched.
   Outcome run(const Tensors& given, Tensors& results, Report& report);
   // Below autograd. `gradients` as for the recorded backward, all defined. `keeps`: there will be another one.
+  // The inputs of a forward that its backward reads, from where they lie now.
+  void copy_again(Graph& graph, const std::vector<uint32_t>& inputs, const Tensors& given) const;
   void run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
                     Tensors& results);
 
@@ -122,6 +124,7 @@ class Route : public std::enable_shared_from_this<Route> {
   c10::Storage storage_for(Graph& graph, uint32_t storage, bool copies, Handed& known);
   at::Tensor output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, Handed& known);
   void visit(Graph& graph);
+  void count_versions(const Tensors& given) const;
   void finish(Graph& graph, const Tensors& given, bool copies, Handed& known);
 
   std::shared_ptr<const Recording> recording_;
@@ -132,8 +135,11 @@ class Route : public std::enable_shared_from_this<Route> {
   Places places_;                            // of the externals
   std::vector<c10::TensorImpl*> only_read_;  // of the externals
   Inputs inputs_;
-  bool has_more_to_write_;                        // than what its kernels write
-  uint64_t id_;                                   // of all routes that ever were
+  bool has_more_to_write_;  // than what its kernels write
+  uint64_t id_;             // of all routes that ever were
+  // Slots that a backward gives. A derivative of two tensors is one tensor, as in eager: the second is the place of the
+  // first with this slot. Autograd copies it where each keeps it.
+  std::vector<std::pair<uint32_t, uint32_t>> derivatives_;
   std::vector<const c10::StorageImpl*> written_;  // storages of others that the function writes
   std::vector<std::unique_ptr<Branches>> branches_;
   std::shared_ptr<Graph> timed_;  // on a pool of its own

@@ -1,11 +1,13 @@
 #include "signature.h"
 
+#include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <cstring>
 
 #include "../tape/enums.h"
 #include "anatomy.h"
+#include "tensor_state.h"
 
 namespace torchreel::graphs {
 
@@ -16,7 +18,8 @@ constexpr intptr_t kNowhere = INTPTR_MIN;  // where a tensor without memory lies
 
 bool is_plain(PyObject* value) {
   return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
-         PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyComplex_CheckExact(value);
+         PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || PyComplex_CheckExact(value) ||
+         THPSize_Check(value) || PyRange_Check(value);
 }
 
 bool same_plain(PyObject* a, PyObject* b) {
@@ -25,6 +28,10 @@ bool same_plain(PyObject* a, PyObject* b) {
   if (PyFloat_CheckExact(a)) {
     double left = PyFloat_AS_DOUBLE(a), right = PyFloat_AS_DOUBLE(b);
     return memcmp(&left, &right, sizeof(double)) == 0;
+  }
+  if (PyComplex_CheckExact(a)) {
+    Py_complex left = PyComplex_AsCComplex(a), right = PyComplex_AsCComplex(b);
+    return memcmp(&left, &right, sizeof left) == 0;
   }
   if (!is_plain(a)) return false;
   int equal = PyObject_RichCompareBool(a, b, Py_EQ);
@@ -73,21 +80,21 @@ void Signature::free(Item& item) {
 Signature::Item Signature::take(PyObject* value, int depth) {
   if (is_tensor(value)) {
     example_.push_back(THPVariable_Unpack(value));
-    return {Item::kTensor, nullptr, {}};
+    return {Item::kTensor, Py_TYPE(value), nullptr, {}};
   }
   if (graphs::is_plain(value)) {
     Py_INCREF(value);
-    return {Item::kPlain, value, {}};
+    return {Item::kPlain, nullptr, value, {}};
   }
   if (depth < kDeepest && (PyTuple_CheckExact(value) || PyList_CheckExact(value))) {
-    Item item{PyTuple_CheckExact(value) ? Item::kTuple : Item::kList, nullptr, {}};
+    Item item{PyTuple_CheckExact(value) ? Item::kTuple : Item::kList, nullptr, nullptr, {}};
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++) {
       item.parts.push_back(take(PySequence_Fast_GET_ITEM(value, i), depth + 1));
     }
     return item;
   }
   if (depth < kDeepest && PyDict_CheckExact(value)) {
-    Item item{Item::kDict, PyTuple_New(PyDict_GET_SIZE(value)), {}};
+    Item item{Item::kDict, nullptr, PyTuple_New(PyDict_GET_SIZE(value)), {}};
     Py_ssize_t at = 0, place = 0;
     PyObject *key, *part;
     while (PyDict_Next(value, &at, &key, &part)) {
@@ -99,7 +106,7 @@ Signature::Item Signature::take(PyObject* value, int depth) {
   }
   if (THPDtype_Check(value) || THPDevice_Check(value) || PyType_Check(value) || PyFunction_Check(value)) {
     Py_INCREF(value);
-    return {Item::kObject, value, {}};
+    return {Item::kObject, nullptr, value, {}};
   }
   plain_ = false;
   PyObject* weak = PyWeakref_NewRef(value, nullptr);
@@ -108,13 +115,13 @@ Signature::Item Signature::take(PyObject* value, int depth) {
     Py_INCREF(value);
     weak = value;
   }
-  return {Item::kObject, weak, {}};
+  return {Item::kObject, nullptr, weak, {}};
 }
 
 bool Signature::same(const Item& item, PyObject* value, Borrowed& tensors) {
   switch (item.kind) {
     case Item::kTensor:
-      if (!is_tensor(value)) return false;
+      if (Py_TYPE(value) != item.type) return false;
       tensors.push(THPVariable_Unpack(value));
       return true;
     case Item::kPlain: return same_plain(item.value, value);
@@ -170,7 +177,7 @@ bool Signature::matches(PyObject* const* args, size_t positional, PyObject* name
       if (!same(items_[i], args[i], tensors)) return false;
       continue;
     }
-    if (!is_tensor(args[i])) return false;
+    if (Py_TYPE(args[i]) != items_[i].type) return false;
     tensors.push(THPVariable_Unpack(args[i]));
   }
   return true;
@@ -259,6 +266,44 @@ bool Signature::fits(const Tensors& tensors) const {
     }
     bits |= bit;
     if (first != spec.same || (first != i && lie.data - met[first].second != spec.distance)) return false;
+  }
+  return answer_the_same(tensors);
+}
+
+namespace {
+
+uint32_t first_of(const Tensors& tensors, uint32_t place) {
+  uint32_t first = 0;
+  while (!tensors[first].is_same(tensors[place])) first++;
+  return first;
+}
+
+}  // namespace
+
+void Signature::set_asked(const std::vector<std::pair<uint32_t, uint32_t>>& asked, bool identities) {
+  firsts_.clear();
+  for (uint32_t i = 0; identities && i < example_.size(); i++) firsts_.push_back(first_of(example_, i));
+  constexpr uint32_t kInSpecs = TensorState::kGeometry | TensorState::kRequiresGrad;
+  asked_.clear();
+  for (uint32_t i = 0; i < asked.size(); i++) {
+    uint32_t mask = asked[i].first & ~kInSpecs;
+    if (mask != 0) asked_.push_back({i, mask, asked[i].second & mask});
+  }
+}
+
+bool Signature::answer_the_same(const Tensors& tensors) const {
+  for (const auto& one : asked_) {
+    const auto& tensor = tensors[one.place];
+    uint32_t now = TensorState::autograd_of(*tensor.unsafeGetTensorImpl());
+    if ((one.mask & TensorState::kOwnAttributes) != 0) {
+      PyObject* object = THPVariable_Wrap(tensor);
+      if (TensorState::has_own_attributes(object)) now |= TensorState::kOwnAttributes;
+      Py_DECREF(object);
+    }
+    if ((now & one.mask) != one.bits) return false;
+  }
+  for (uint32_t i = 0; i < firsts_.size(); i++) {
+    if (first_of(tensors, i) != firsts_[i]) return false;
   }
   return true;
 }

@@ -59,7 +59,12 @@ class Signature {
   // For arguments of other classes than torch's and Python's own: a function that gives their tensors as a list, or
   // None if the call is another one.
   void set_fit(PyObject* fit, const Tensors& tensors);
+  // What Python asked the tensors of the recorded call, and what they answered when it began: masks and bits of
+  // TensorState, one for each tensor. From here on other calls must have the same answers.
+  // With `identities`, also the same of them must be one and the same tensor.
+  void set_asked(const std::vector<std::pair<uint32_t, uint32_t>>& asked, bool identities);
   bool is_plain() const { return plain_; }
+  bool has_fit() const { return fit_ != nullptr; }
   void forget_example() { example_.clear(); }
   // "float32[1, 64], 3"
   const std::string& text() const { return text_; }
@@ -69,7 +74,8 @@ class Signature {
   struct Item {
     enum Kind { kTensor, kTuple, kList, kDict, kPlain, kObject };
     Kind kind;
-    PyObject* value = nullptr;  // of a plain one; a weak reference or the object; the keys of a dict as a tuple
+    PyTypeObject* type = nullptr;  // of a tensor; those of torch itself live for ever
+    PyObject* value = nullptr;     // of a plain one; a weak reference or the object; the keys of a dict as a tuple
     std::vector<Item> parts;
   };
   struct Spec {
@@ -95,7 +101,14 @@ class Signature {
   std::vector<Item> items_;
   PyObject* names_ = nullptr;
   size_t positional_;
+  struct Asked {
+    uint32_t place, mask, bits;
+  };
+  bool answer_the_same(const Tensors& tensors) const;
+
   std::vector<Spec> specs_;
+  std::vector<Asked> asked_;
+  std::vector<uint32_t> firsts_;  // for each tensor the first place of the same one, where identities count
   Tensors example_;
   PyObject* fit_ = nullptr;
   bool plain_ = true;

@@ -21,7 +21,7 @@
     │   ├── NewerTapeError        written by a later torchreel than this one
     │   ├── TraceError            tracing cannot start or go on
     │   └── ReplayError           a tape cannot be replayed here, or on these inputs
-    │       └── GuardError        a number that Python used is another one than when it was recorded
+    │       └── GuardError        something that Python used is another than when it was recorded
     ├── GraphError                a graphed function cannot be called now
     │   ├── HeldOutputError       an output that is still held would be overwritten
     │   └── VerifyError           a replay and the function itself gave different results
@@ -119,7 +119,7 @@ class ReplayError(TapeError):
 
 
 class GuardError(ReplayError):
-    """A number that Python used is another one than when it was recorded."""
+    """Something that Python used is another than when the tape was made: a number, an argument, a tensor."""
 
 
 class GraphError(TorchreelError):
@@ -148,3 +148,8 @@ class OptionError(TorchreelError, ValueError):
 
 class QueryError(TorchreelError):
     """An SQL statement cannot be run."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, to be followed by a full stop; its class where it says nothing."""
+    return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__

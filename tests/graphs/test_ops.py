@@ -21,7 +21,7 @@ def test_ops_of_a_sample_are_replayed_bit_by_bit(shard: int) -> None:
         for way in ways(op, (torch.float32,)):
             check(op, way, 2, tally)
     assert tally.unlike == []
-    assert tally.replayed > 0.8 * tally.samples
+    assert tally.replayed > 0.7 * tally.samples
 
 
 @pytest.mark.long

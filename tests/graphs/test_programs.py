@@ -12,13 +12,10 @@ from tests.tape.outcome import called, put_back, start_of
 from tests.tape.programs import PROGRAMS
 
 _CALLS = 5
-_UNSEEN = {
-    "seeded_and_not_drawn": pytest.mark.xfail(strict=True, reason="a seed that nothing is drawn with is left out")
-}
 
 
 @pytest.mark.filterwarnings("ignore")  # what torch says of sparse, nested, quantized and scripted tensors
-@pytest.mark.parametrize("name", [pytest.param(name, marks=_UNSEEN.get(name, ())) for name in PROGRAMS])
+@pytest.mark.parametrize("name", list(PROGRAMS))
 def test_program(name: str) -> None:
     # GIVEN a program, and what it gives from its start on some inputs and on others
     torch.manual_seed(0)
@@ -48,4 +45,4 @@ def test_most_programs_are_replayed() -> None:
         for _ in range(4):
             called(case, start, graphed, case.inputs)
         replayed.append(graphed.replays() > 0)
-    assert sum(replayed) > len(replayed) / 2
+    assert sum(replayed) >= 30  # the others write, draw Python's numbers, start threads or call C that is not known

@@ -8,12 +8,19 @@ import torch
 
 from torchreel import _graphs
 from torchreel.graphs.derivatives import Pattern
+from torchreel.graphs.guards.python_guards import PythonGuards
 from torchreel.graphs.recording import Recording, fit_objects
-from torchreel.graphs.watch import Watch
 from torchreel.tape.structure import Structure
 
 _SENTENCES = 32  # that are kept for people
+_TWICE = "Its backward is differentiated again (create_graph=True), which a graph cannot be."
 _OFTEN = 8  # changes or failed guards, with hardly a replay between them, before the kind is given up
+
+
+def with_history(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    if not torch.is_grad_enabled():
+        return []
+    return [one for one in Structure((args, kwargs)).tensors if one.grad_fn is not None and one.requires_grad]
 
 
 class CallKind:
@@ -26,15 +33,14 @@ class CallKind:
         self.reason = ""  # why calls of this kind run eagerly, for good
         self.history: dict[str, int] = {}  # why recordings were made anew, in sentences, and how often
         self.pattern: Pattern | None = None
-        self.after: Any = None  # the watch of the recording before
-        self.before: Watch | None = None  # made at the warm-up, to see what the function itself changes
+        self.after: PythonGuards | None = None  # of the recording before
+        self.probe: _graphs.PythonGuards | None = None
         self._calls = 0
-        self._refusals = 0
+        self._refusals = 0.0
         self._changes = 0
         self._guards = 0
         self._patterns = 0
         self.numbers: set[int] = set()  # of its recordings
-        self.last: Recording | None = None
         self.inputs_move = False  # those that looked like the function's own tensors are others at each call
         self.skip_once = False
         self.failing = ""  # what a replay failed at, where eager perhaps does not
@@ -54,28 +60,39 @@ class CallKind:
         self._calls += 1
         return self._calls > wanted
 
+    def is_probed(self) -> bool:
+        """Whether the function is known to do with an input that has a history what it does with any other.
+
+        A recording puts a leaf in the place of such an input. Python must not be able to tell.
+        """
+        return self.probe is not None and self.probe.hold_but_for_tensors()
+
     def learn(self, result: Any) -> None:
         """See how gradients come to the outputs, if any do, to record the same backward."""
+        tensors = Structure(result).tensors  # also without gradients: copying a result leaves a mark in its class, once
         if not torch.is_grad_enabled():
             return
-        outputs = [tensor for tensor in Structure(result).tensors if tensor.requires_grad]
+        outputs = [tensor for tensor in tensors if tensor.requires_grad]
         if not outputs or any(tensor.grad_fn is None for tensor in outputs):
             return
         found: list[Any] = [None] * len(outputs)
 
         def seen(place: int, gradient: torch.Tensor | None) -> None:
+            if torch.is_grad_enabled():
+                self.give_up(_TWICE)
             if gradient is None or gradient.layout != torch.strided:
                 return
             found[place] = (tuple(gradient.shape), gradient.stride())
             self.pattern = tuple(found)
 
-        for place, tensor in enumerate(outputs):
-            tensor.register_hook(lambda gradient, place=place: seen(place, gradient))
+        for place, tensor in enumerate(outputs):  # at the node: the tensor is the caller's
+            number = tensor.output_nr
+            tensor.grad_fn.register_prehook(lambda given, place=place, number=number: seen(place, given[number]))
 
     def learn_gradients(self, gradients: list[torch.Tensor | None], create_graph: bool) -> bool:
         """A backward came that is not the recorded one; gives whether it shall be recorded."""
         if create_graph:
-            self.tell("A backward was asked for that can be differentiated again: it ran eagerly.")
+            self.give_up(_TWICE)
             return False
         pattern = tuple(None if one is None else (tuple(one.shape), one.stride()) for one in gradients)
         if pattern == self.pattern or None in pattern or self._patterns >= _OFTEN:
@@ -100,15 +117,18 @@ class CallKind:
                 "or keep the part that branches on it outside."
             )
 
-    def refused(self, why: str, tries: int) -> None:
-        self._refusals += 1
+    def refused(self, why: str, tries: int, passing: bool = False) -> None:
+        self._refusals += 1 / _OFTEN**2 if passing else 1
         if self._refusals >= tries:
             self.give_up(why)
         self.tell(why)
 
     def recorded(self, recording: Recording) -> None:
         self.numbers.add(recording.number)
-        self.last = recording
+
+    def let_go(self) -> None:
+        """Refer to no tensors any more."""
+        self.probe = self.after = None
 
     def is_skipped(self) -> bool:
         """Whether this one call runs eagerly."""

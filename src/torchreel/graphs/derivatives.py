@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torchreel import _graphs
+from torchreel.graphs.gradient_parts import GradientParts
 from torchreel.graphs.refusal import RefusedError
 from torchreel.program.model import Program, Ref
 from torchreel.tape.quiet import quietly
@@ -23,7 +25,7 @@ class Derivatives:
     ) -> None:  # fmt: skip
         self.outputs = outputs  # places among the results
         self._gradients = gradients
-        self._owners = owners
+        self._owners = owners  # one for each derivative: parts of one gradient have the same
         self._derivatives = derivatives
 
     def tensors(self) -> list[torch.Tensor]:
@@ -34,6 +36,7 @@ class Derivatives:
         gradients, owners = len(self._gradients), len(self._owners)
         self.gradient_slots = slots[:gradients]
         self.owner_slots = slots[gradients : gradients + owners]
+        self.ambiguous = len(set(self.owner_slots)) < len({id(owner) for owner in self._owners})
         rest = iter(slots[gradients + owners :])
         self.derivative_slots = [-1 if each is None else next(rest) for each in self._derivatives]
         self._owners, self._derivatives = [], []  # gradients stay, so that they do not look like the function's own
@@ -75,16 +78,20 @@ def differentiate(
         return None
     _check(session, inputs, [results[place] for place in outputs])
     wanted = [results[place] for place in outputs]
+    python = _graphs.python_in_backward(wanted)
+    if python:  # it would run here for nobody, and at a replay not at all
+        raise RefusedError(f"has a backward that runs Python: {python}. Run the backward inside of the function")
     with quietly():
-        gradients = [_gradient(tensor, _layout(pattern, place)) for place, tensor in enumerate(wanted)]
+        gradients = [gradient_for(tensor, pattern, place) for place, tensor in enumerate(wanted)]
         drawn = torch.get_rng_state()
     try:
-        found = torch.autograd.grad(wanted, owners, gradients, retain_graph=True, allow_unused=True)
+        parts = GradientParts(wanted, owners)
+        found = parts.run(wanted, gradients, retain_graph=True)
     except Exception as error:  # such as one that asks for gradients of a certain form
         raise RefusedError(f"has a backward that cannot be recorded: {error}") from None
     with quietly():
         torch.set_rng_state(drawn)
-    return Derivatives(outputs, gradients, owners, list(found))
+    return Derivatives(outputs, gradients, [owners[place] for place in parts.places], found)
 
 
 def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -100,6 +107,17 @@ def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Ten
             raise RefusedError("returns a tensor that requires a gradient and has none to hand on")
         if _storage(output) in given:
             raise RefusedError("returns a view of an input or a parameter that requires a gradient")
+    if len({_storage(output) for output in outputs}) < len(outputs):
+        raise RefusedError("returns views of one tensor that require a gradient")
+    separate = _graphs.separate_outputs(outputs, _keeps_tensors) if len(outputs) > 1 else ""
+    if separate:
+        raise RefusedError(f"{separate}: run the backward inside of the function, or detach() what needs none")
+
+
+def _keeps_tensors(node: Any) -> bool:
+    """Whether a node of autograd keeps tensors, which a backward frees."""
+    names = (name.removeprefix("_raw") for name in dir(node) if name.startswith("_raw_saved_"))
+    return any(getattr(node, name) is not None for name in names)
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -125,7 +143,9 @@ def _layout(pattern: Pattern | None, place: int) -> tuple[tuple[int, ...], tuple
     return None if pattern is None or place >= len(pattern) else pattern[place]
 
 
-def _gradient(tensor: torch.Tensor, layout: tuple[tuple[int, ...], tuple[int, ...]] | None) -> torch.Tensor:
+def gradient_for(tensor: torch.Tensor, pattern: Pattern | None, place: int) -> torch.Tensor:
+    """Ones, as the gradient of an output that lies as it usually comes."""
+    layout = _layout(pattern, place)
     if layout is None:
         return torch.ones_like(tensor)
     sizes, strides = layout

@@ -14,17 +14,20 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
-from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError
-from torchreel.graphs.calls import CallKind
+from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError, first_line
+from torchreel.graphs.calls import CallKind, with_history
 from torchreel.graphs.costs import Cost, costs_of
-from torchreel.graphs.options import GraphOptions, Held, Inductor, Mutation
+from torchreel.graphs.guards.followed_call import FollowedCall
+from torchreel.graphs.object_arguments import objects_in
+from torchreel.graphs.options import GraphOptions, Held, Inductor, Mutation, Verify
 from torchreel.graphs.recording import Recording, Take
 from torchreel.graphs.refusal import RefusedError
-from torchreel.graphs.watch import Watch
-from torchreel.graphs.watch_calls import functions_run
+from torchreel.graphs.swapping import follow_swaps
 
 _MANY_SHAPES = 8  # recordings of one function that deserve a word
 _TRIES = 3  # recordings of one kind of call before it is left alone
+_DROPPED = 8  # recordings that are kept for backwards of earlier calls
+_REMARKS = 32  # sentences that are kept for people
 _GUARDS = 8  # recordings of one kind of call that differ in numbers that Python used
 
 
@@ -44,26 +47,28 @@ class Graphed(_graphs.Entry):
     """What `torchreel.graphed` returns: called like the function itself, and with its attributes.
 
     `fixed` is for a function that somebody else guards, such as a graph of torch.compile: what Python reads is not
-    watched then, and for each tensor among the arguments it is said whether it will stay in its place.
+    guarded then, and for each tensor among the arguments it is said whether it will stay in its place.
     """
 
     def __init__(
         self, function: Callable[..., Any], options: GraphOptions, fixed: Sequence[bool] | None = None
     ) -> None:
         self._ways = _graphs.Ways()
-        self._ways.verify = options.verify
+        self._options = options
+        self._verify(True)
         super().__init__(self._ways, self._miss)
         if not isinstance(function, torch.nn.Module):
             functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
-        self._options = options
         self._fixed = fixed
         self._kinds: list[CallKind] = []
         self._recordings: dict[int, Recording] = {}
+        self._dropped: dict[int, Recording] = {}  # which backwards of earlier calls may ask for
         self._eager = 0
         self._dropped_hits = 0
         self._warned: set[str] = set()
         self.remarks: dict[str, int] = {}  # why calls were not tried at all, and how often
+        follow_swaps(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and name not in ("__name__", "__qualname__", "__module__", "_modules"):
@@ -95,8 +100,12 @@ class Graphed(_graphs.Entry):
         if why in ("off", "foreign") or torch.compiler.is_compiling():
             return self._run(args, kwargs)
         if why == "verify":
-            return self._verified(args, kwargs)
-        kind = self._kind(args, kwargs)
+            return self._verified(number, args, kwargs)
+        try:
+            kind = self._kind(args, kwargs)
+        except Exception as error:
+            self._remark(f"Its arguments cannot be compared ({type(error).__name__}: {first_line(error)}).")
+            return self._run(args, kwargs)
         if kind is None:
             return self._run(args, kwargs)
         if number:
@@ -110,14 +119,52 @@ class Graphed(_graphs.Entry):
             result = self._run(args, kwargs)
             kind.give_up(kind.failing)
             return result
+        if self._follows and with_history(args, kwargs) and not kind.is_probed():
+            kind.is_warm(self._options.warm_up)
+            return self._probe(kind, args, kwargs)
         if not kind.is_warm(self._options.warm_up):
-            with functions_run() as calls:
-                result = self._run(args, kwargs)
-            kind.learn(result)
-            if self._fixed is None:
-                kind.before = Watch(self.__wrapped__, functions=calls)
+            result = self._run(args, kwargs)
+            self._learn(kind, result)
             return result
         return self._record(kind, args, kwargs)
+
+    def _learn(self, kind: CallKind, result: Any) -> None:
+        try:
+            kind.learn(result)
+        except Exception as error:  # of a result that torch itself has no history of, for example
+            kind.give_up(f"{self._name} returns what cannot be recorded ({type(error).__name__}: {first_line(error)})")
+
+    def _remark(self, why: str) -> None:
+        """Note why calls were not tried at all."""
+        if why in self.remarks or len(self.remarks) < _REMARKS:
+            self.remarks[why] = self.remarks.get(why, 0) + 1
+
+    @property
+    def _follows(self) -> bool:
+        return self._fixed is None and not self._options.trust
+
+    def _probe(self, kind: CallKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run eagerly, and follow the call: see CallKind.is_probed."""
+        self._eager += 1
+        versions = [(one, one._version) for one in with_history(args, kwargs)]
+        followed = FollowedCall(args, kwargs, list(objects_in((args, kwargs))), {}, {}, {})
+        try:
+            result = followed.run(self.__wrapped__, args, kwargs)
+        except BaseException:
+            followed.close()
+            raise
+        if any(one._version != version for one, version in versions):
+            kind.give_up(f"{self._name} writes to an argument that has a history (grad_fn)")
+        try:
+            followed.finish(result, False)
+        except Exception as error:
+            followed.reason = f"cannot be recorded: {type(error).__name__}: {first_line(error)}"
+        followed.seal([])
+        if followed.reason:
+            kind.refused(f"{self._name} {followed.reason}", _TRIES)
+        kind.probe = followed.sealed
+        self._learn(kind, result)
+        return result
 
     def _kind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKind | None:
         """Which of the kinds of calls it is; a new one, or None if there are too many."""
@@ -162,17 +209,20 @@ class Graphed(_graphs.Entry):
             kind.tell("More calls wait for their backward than there are graphs: such a call ran eagerly.")
             kind.skip_once = True
             return
-        if why in ("watch", "moved"):
-            watch = recording.watch
+        if why == "shared":
+            kind.tell("Two tensors that it uses have one gradient tensor: such a call ran eagerly.")
+            kind.skip_once = True
+        elif why in ("changed", "moved"):
+            guards = recording.guards
             change = "A tensor that it uses has been given other memory."
-            if why == "watch" and watch is not None:
-                change = watch.changed() or "Something that the function reads has changed."
+            if why == "changed" and guards is not None:
+                change = guards.changed() or "Something that the function reads has changed."
             self._drop(recording)
             kind.changed(change)
             kind.inputs_move = kind.inputs_move or (why == "moved" and bool(recording.parts.also))
-            if watch is not None and watch.volatile:
+            if guards is not None and guards.volatile:
                 kind.give_up(change)
-            kind.after = watch
+            kind.after = guards
         elif why == "guard":
             line = recording.line(op)
             where = f"{recording.op_name(op)}{f' ({line})' if line else ''}"
@@ -187,30 +237,26 @@ class Graphed(_graphs.Entry):
         if len(kind.numbers & self._recordings.keys()) >= _GUARDS:
             kind.tell("Numbers that Python used had more values than there may be recordings: such a call ran eagerly.")
             return self._run(args, kwargs)
-        take = Take(self.__wrapped__, args, kwargs)
-        if kind.before is not None:
-            kind.before.rebase()
         try:
+            take = Take(self.__wrapped__, args, kwargs, self._follows)
             take.begin()
         except TraceError:  # another thread makes a tape at this moment
             return self._run(args, kwargs)
+        except Exception as error:
+            kind.refused(f"{self._name} cannot be recorded: {type(error).__name__}: {first_line(error)}", _TRIES)
+            return self._run(args, kwargs)
         result = take.run(args, kwargs, kind.pattern)
-        if kind.before is not None:
-            counted = kind.before.numbers_changed()
-            if counted:
-                kind.give_up(
-                    f"{self._name} changes what it reads in Python, and a replay would not: {counted[0]} Keep it in a "
-                    "tensor that is changed in place, or outside."
-                )
-                return result
-            kind.before = None
         try:
-            again = functools.partial(_again, weakref.ref(self), kind)
+            again = _Again(self, kind)
             with _collection_put_off():
                 recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
         except RefusedError as refusal:
-            kind.refused(f"{self._name} {refusal}", _TRIES)
+            kind.refused(f"{self._name} {refusal}", _TRIES, refusal.passing)
             return result
+        except Exception as error:  # the call has run: what fails now is ours
+            kind.refused(f"{self._name} cannot be made a graph: {type(error).__name__}: {first_line(error)}", _TRIES)
+            return result
+        again.number = recording.number
         kind.recorded(recording)
         self._recordings[recording.number] = recording
         self._ways.add(recording.way)
@@ -224,23 +270,57 @@ class Graphed(_graphs.Entry):
         self._ways.drop(recording.number)
         self._dropped_hits += recording.way.route.hits
         del self._recordings[recording.number]
+        self._dropped[recording.number] = recording
+        while len(self._dropped) > _DROPPED:
+            del self._dropped[next(iter(self._dropped))]
+
+    def let_go(self, *tensors: torch.Tensor) -> None:
+        """Refer to these no longer: recordings that use them are gone."""
+        for recording in [*self._recordings.values(), *self._dropped.values()]:
+            if not any(one is tensor for one in recording.parts.tensors.values() for tensor in tensors):
+                continue
+            if recording.number in self._recordings:
+                self._drop(recording)
+            self._dropped.pop(recording.number, None)
+        for kind in self._kinds:
+            kind.let_go()
 
     def another_backward(
-        self, kind: CallKind, call: tuple[Any, ...], gradients: list[Any], create_graph: bool
+        self,
+        number: int,
+        kind: CallKind,
+        call: tuple[Any, ...],
+        gradients: list[Any],
+        create_graph: bool,
+        other_modes: bool,
     ) -> list[torch.Tensor | None]:
         """Of an earlier call: one that is not the recorded one."""
         from torchreel.graphs.recompute import derivatives_of
 
-        recording = kind.last
-        assert recording is not None
+        recording = self._recordings.get(number) or self._dropped.get(number)
+        if recording is None:
+            raise GraphError(
+                f"A backward of {self._name} is not the recorded one, and its recording is gone, as the function was "
+                "recorded anew many times since: run the backward before that."
+            )
+        if create_graph:
+            self._warn(
+                "twice",
+                f"A backward of {self._name} is differentiated again (create_graph=True), after its calls have been "
+                "replayed: the last bits of these second derivatives may differ from eager's. From now on it runs "
+                "eagerly.",
+            )
+        if other_modes:
+            kind.give_up("Its backward runs in other modes of torch (autocast, threads ...) than its forward.")
         if kind.learn_gradients(gradients, create_graph) and recording.number in self._recordings:
             self._drop(recording)
         return derivatives_of(self.__wrapped__, recording, call, gradients, create_graph)
 
-    def _verified(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _verified(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from torchreel.graphs.verify import verified
 
-        return verified(self, args, kwargs)
+        recording = self._recordings.get(number) or self.recording_for(args, kwargs)
+        return verified(self, recording, args, kwargs)
 
     @property
     def name(self) -> str:
@@ -279,11 +359,31 @@ class Graphed(_graphs.Entry):
 
     def unverified(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that is not checked."""
-        self._ways.verify = 0
+        self._verify(False)
         try:
             return self(*args, **kwargs)
         finally:
-            self._ways.verify = self._options.verify
+            self._verify(True)
+
+    def _verify(self, on: bool) -> None:
+        wanted = self._options.verify
+        self._ways.verify_first = on and wanted == "first"
+        self._ways.verify = 0 if not on or wanted == "first" else wanted
+
+    def pattern_of(self, recording: Recording) -> Any:
+        """How gradients come to its outputs."""
+        return next((kind.pattern for kind in self._kinds if recording.number in kind.numbers), None)
+
+    def is_sound(self, recording: Recording) -> None:
+        """Its replay was held against eager, and gave the same."""
+        recording.way.verified = True
+
+    def retire(self, recording: Recording, why: str) -> None:
+        """Its replay is not what eager gives: never run it again."""
+        for kind in self._kinds:
+            if recording.number in kind.numbers:
+                kind.give_up(why)
+                self._drop_all(kind)
 
     def _held_error(self, recording: Recording) -> HeldOutputError:
         return HeldOutputError(
@@ -298,14 +398,22 @@ def _made_anew(function: Callable[..., Any], options: GraphOptions) -> Graphed:
     return Graphed(function, options)
 
 
-def _again(graphed: weakref.ref[Graphed], kind: CallKind, *rest: Any) -> list[torch.Tensor | None]:
-    alive = graphed()
-    if alive is None:
-        raise GraphError(
-            "The graphed function of this backward is gone, and the backward is not the recorded one: keep the "
-            "function until its backwards are done."
-        )
-    return alive.another_backward(kind, *rest)
+class _Again:
+    """For a backward that is not the recorded one: has the function run again."""
+
+    def __init__(self, graphed: Graphed, kind: CallKind) -> None:
+        self._graphed = weakref.ref(graphed)
+        self._kind = kind
+        self.number = 0  # of the recording
+
+    def __call__(self, *rest: Any) -> list[torch.Tensor | None]:
+        alive = self._graphed()
+        if alive is None:
+            raise GraphError(
+                "The graphed function of this backward is gone, and the backward is not the recorded one: keep the "
+                "function until its backwards are done."
+            )
+        return alive.another_backward(self.number, self._kind, *rest)
 
 
 def graphed(
@@ -320,7 +428,8 @@ def graphed(
     skip_dynamic: bool = False,
     inductor: Inductor = False,
     cores: int = 1,
-    verify: int = 0,
+    verify: Verify = "first",
+    trust: bool = False,
 ) -> Any:
     """A function or module that is recorded at its second call and replayed from its third on: same call, same results.
 
@@ -330,7 +439,7 @@ def graphed(
     options = GraphOptions(
         exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up,
         pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, inductor=inductor, cores=cores,
-        verify=verify,
+        verify=verify, trust=trust,
     )  # fmt: skip
     if function is None:
         return lambda one: graphed(one, **vars(options))

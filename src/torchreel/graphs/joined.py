@@ -6,22 +6,24 @@ earlier calls of the same function, for example, with the same parameters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from torchreel.graphs.gradient_parts import GradientParts
 
-@dataclass
+
 class Joint:
     """Results of a call on leaves, and which of these, and which parameters, they came from."""
 
-    outputs: list[torch.Tensor]
-    leaves: list[torch.Tensor]
+    def __init__(self, outputs: list[torch.Tensor], leaves: list[torch.Tensor]) -> None:
+        self.outputs = outputs
+        self.leaves = leaves
+        self.parts = GradientParts(outputs, leaves)
 
     def connected(self, owners: list[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs, as results of `owners`, one for each leaf."""
-        return list(_Joined.apply(self, *owners))
+        return list(_Joined.apply(self, *(owners[place] for place in self.parts.places)))
 
 
 class _Joined(torch.autograd.Function):  # type: ignore[misc]
@@ -37,31 +39,40 @@ class _Joined(torch.autograd.Function):  # type: ignore[misc]
         joint = context.joint
         given = [pair for pair in zip(joint.outputs, gradients, strict=True) if pair[1] is not None]
         if not given:
-            return (None, *[None] * len(joint.leaves))
+            return (None, *[None] * len(joint.parts.places))
         outputs, known = (list(each) for each in zip(*given, strict=True))
         if torch.is_grad_enabled():
-            return (None, *derivatives_again(outputs, joint.leaves, list(context.saved_tensors), known))
-        return (None, *torch.autograd.grad(outputs, joint.leaves, known, allow_unused=True, retain_graph=True))
+            of_parts = dict(zip(joint.parts.places, context.saved_tensors, strict=True))
+            owners = [of_parts[place] for place in range(len(joint.leaves))]
+            return (None, *derivatives_again(joint.parts, outputs, joint.leaves, owners, known))
+        return (None, *joint.parts.run(outputs, known, retain_graph=True))
 
 
 def derivatives_again(
-    outputs: list[torch.Tensor], leaves: list[torch.Tensor], owners: list[torch.Tensor], given: list[torch.Tensor]
+    parts: GradientParts,
+    outputs: list[torch.Tensor],
+    leaves: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    given: list[torch.Tensor],
 ) -> list[torch.Tensor | None]:
     """Derivatives of outputs of leaves that can be differentiated again: by the owners, and by what is given."""
     gradients = [one.detach().requires_grad_() if one.requires_grad else one for one in given]
-    found = list(torch.autograd.grad(outputs, leaves, gradients, allow_unused=True, create_graph=True))
+    found = parts.run(outputs, gradients, create_graph=True)
     places = [place for place, one in enumerate(found) if one is not None and one.requires_grad]
-    joint = Joint([found[place] for place in places], [*leaves, *(one for one in gradients if one.requires_grad)])
+    joint = Joint(
+        [one for one in found if one is not None and one.requires_grad],
+        [*leaves, *(one for one in gradients if one.requires_grad)],
+    )
     joined = joint.connected([*owners, *(one for one in given if one.requires_grad)]) if places else []
     for place, one in zip(places, joined, strict=True):
         found[place] = one
     return found
 
 
-def leaves_for(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The inputs, with a leaf on the same memory in place of each that has a history."""
+def leaves_for(inputs: list[torch.Tensor], and_hooked: bool = False) -> list[torch.Tensor]:
+    """The inputs, with a leaf on the same memory in place of each that has a history (`and_hooked`: or hooks)."""
     found: dict[int, torch.Tensor] = {}
     for tensor in inputs:
-        if tensor.requires_grad and tensor.grad_fn is not None:
+        if tensor.requires_grad and (tensor.grad_fn is not None or (and_hooked and tensor._backward_hooks)):
             found.setdefault(id(tensor), tensor.detach().requires_grad_())
     return [found.get(id(tensor), tensor) for tensor in inputs]

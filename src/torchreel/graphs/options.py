@@ -11,6 +11,7 @@ from torchreel.errors import OptionError
 Held = Literal["branch", "copy", "error"]
 Mutation = Literal["write_back", "skip"]
 Inductor = Literal[False, True, "always"]
+Verify = int | Literal["first"]
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,18 @@ class GraphOptions:
     # "always": where they are right.
     inductor: Inductor = False
     cores: int = 1  # that ops which do not need each other may run on, where that is found to be faster: 1 or 2
-    verify: int = 0  # every so many calls run eagerly as well, and a difference is an error
+    verify: Verify = "first"  # the first replay of a recording, or every so many calls, run eagerly as well
+    trust: bool = False  # the function is known to be pure: nothing of Python is guarded
 
     def __post_init__(self) -> None:
         _check("held", self.held, get_args(Held))
         _check("mutation", self.mutation, get_args(Mutation))
         _check("inductor", self.inductor, get_args(Inductor))
-        for name, least in (("limit", 1), ("warm_up", 0), ("verify", 0)):
+        if self.verify != "first" and (type(self.verify) is not int or self.verify < 0):
+            raise OptionError(f"verify is {self.verify!r}: give 'first', or a whole number, 0 or more.")
+        if type(self.trust) is not bool:
+            raise OptionError(f"trust is {self.trust!r}: give True or False.")
+        for name, least in (("limit", 1), ("warm_up", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise OptionError(f"{name} is {value!r}: give a whole number, {least} or more.")

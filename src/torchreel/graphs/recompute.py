@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 
+from torchreel import _graphs
+from torchreel.errors import GraphError
+from torchreel.graphs.gradient_parts import GradientParts
 from torchreel.graphs.joined import derivatives_again, leaves_for
 from torchreel.graphs.recording import Recording
 from torchreel.graphs.state import State
@@ -30,32 +33,73 @@ def derivatives_of(
     structure = Structure((args, kwargs))
     leaves = leaves_for(structure.tensors)  # the backward ends at the inputs, whatever made them
     args, kwargs = structure.rebuild(leaves)
-    owners = [_owner(recording, slot, leaves) for slot in derivatives.owner_slots]
+    slots = list(dict.fromkeys(derivatives.owner_slots))
+    owners = [recording.owner(slot, leaves) for slot in slots]
     state = State(recording)  # what the forward wrote, it has written already
     if drawn is not None:
         with quietly():
             torch.set_rng_state(drawn)
+    enabled, dtype = recording.autocast
+    frozen = [owner for owner in owners if not owner.requires_grad]  # since the forward
+    for owner in frozen:
+        owner.requires_grad_(True)
     try:
-        with torch.enable_grad():
-            outputs = Structure(function(*args, **kwargs)).tensors
+        with torch.enable_grad(), torch.autocast("cpu", dtype, enabled):
+            _check_that_nothing_changed(recording)
+            # Modes around the backward see its ops alone.
+            with torch.utils._python_dispatch._disable_current_modes():
+                outputs = Structure(function(*args, **kwargs), unique=True).tensors
+        state.put_back()
+        originals = [recording.owner(slot, structure.tensors) for slot in slots]
+        return _derivatives(recording, outputs, owners, originals, gradients, create_graph)
     finally:
         state.put_back()
+        for owner in frozen:
+            owner.requires_grad_(False)
+
+
+def _derivatives(
+    recording: Recording,
+    outputs: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    originals: list[torch.Tensor],
+    gradients: list[torch.Tensor | None],
+    create_graph: bool,
+) -> list[torch.Tensor | None]:
+    """Of the outputs, by leaves that stand for the originals; parts of one gradient stay apart."""
+    derivatives = recording.derivatives
+    assert derivatives is not None
     wanted = [
         (outputs[place], gradient)
         for place, gradient in zip(derivatives.outputs, gradients, strict=True)
         if gradient is not None
     ]
     if not wanted:
-        return [None] * len(owners)
-    tensors, given = zip(*wanted, strict=True)
+        return [None] * len(derivatives.owner_slots)
+    parts = GradientParts([outputs[place] for place in derivatives.outputs], owners)
+    slots = list(dict.fromkeys(derivatives.owner_slots))
+    if [slots[place] for place in parts.places] != derivatives.owner_slots:
+        raise GraphError(
+            f"A backward of {recording.program.provenance.function} is not the recorded one, and the function, which "
+            "runs again for it, uses its inputs and parameters otherwise than it did in the recorded call."
+        )
+    tensors, given = (list(each) for each in zip(*wanted, strict=True))
     if not create_graph:
-        return list(torch.autograd.grad(tensors, owners, given, allow_unused=True))
-    originals = [_owner(recording, slot, structure.tensors) for slot in derivatives.owner_slots]
-    return derivatives_again(list(tensors), owners, originals, list(given))
+        return parts.run(tensors, given)
+    return derivatives_again(parts, tensors, owners, originals, given)
 
 
-def _owner(recording: Recording, slot: int, inputs: list[torch.Tensor]) -> torch.Tensor:
-    for each, tensor in zip(recording.program.inputs, inputs, strict=True):
-        if each.slot == slot:
-            return tensor
-    return recording.parts.tensors[slot]
+def _check_that_nothing_changed(recording: Recording) -> None:
+    """The function would do something else now than in the forward that this backward is of."""
+    function = recording.program.provenance.function
+    if recording.guards is not None and not recording.guards.native.hold_but_for_tensors():
+        raise GraphError(
+            f"A backward of {function} is not the recorded one (other outputs have gradients, they lie differently, or "
+            f"create_graph=True), so that the function has to run again, and what it reads has changed since its "
+            f"forward. {recording.guards.changed() or ''} Run the backward before the change."
+        )
+    if not _graphs.Modes.now().compute_as(recording.modes):
+        raise GraphError(
+            f"A backward of {function} is not the recorded one, so that the function has to run again, and modes of "
+            "torch (threads, default dtype, deterministic algorithms) are others than in its forward."
+        )

@@ -5,25 +5,26 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._subclasses.schema_check_mode  # which torch imports where modes are switched off for a while
 
 from torchreel import _graphs, _tape
-from torchreel.errors import TapeError
+from torchreel.errors import TapeError, first_line
 from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate, owners_of
+from torchreel.graphs.guards.followed_call import FollowedCall
+from torchreel.graphs.guards.python_guards import PythonGuards
 from torchreel.graphs.joined import Joint, leaves_for
+from torchreel.graphs.object_arguments import OtherError, objects_in, tensors_of
 from torchreel.graphs.options import GraphOptions
+from torchreel.graphs.output_facts import OutputFacts
 from torchreel.graphs.refusal import RefusedError
-from torchreel.graphs.watch import Watch
-from torchreel.graphs.watch_calls import functions_run
-from torchreel.program.model import Program, Ref, Tree
+from torchreel.program.model import SET_RNG, Program, Ref, Tree
 from torchreel.program.source_frames import source_line
 from torchreel.program.writes import read_and_written, written_storages
 from torchreel.tape.captured import Captured, Parts
-from torchreel.tape.fitting import MisfitError, fit
 from torchreel.tape.names import reachable
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Place, Structure
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from torchreel.graphs.lowering import Lowering
 
 _numbers = itertools.count(1)
+_CASTS = frozenset(("aten::_to_copy", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.device", "aten::to.other"))
+_OVERLAPS = 1  # torch is sure of it
 _BRANCHES = 8  # graphs of one recording in one thread, before outputs are copied
 _COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
 # What the first trace of a process has to do once is done here, so that the first recording takes milliseconds.
@@ -48,9 +51,12 @@ class Recording:
     signature: str
     program: Program
     parts: Parts
-    watch: Watch | None  # None where another guards the function
+    guards: PythonGuards | None  # None where another guards the function, or its author vouches for it
     derivatives: Derivatives | None
+    modes: Any  # _graphs.Modes
+    autocast: tuple[bool, torch.dtype]
     lowering: Lowering | None = None  # where Inductor is asked for kernels
+    given_generators: list[torch.Generator] = field(default_factory=list)  # that its ops were given
 
     def line(self, op: int) -> str:
         """The source line of an op, or nothing."""
@@ -64,6 +70,18 @@ class Recording:
         line = source_line(self.program, made[-1]) if made else ""
         return line or self.program.provenance.function
 
+    def generators(self) -> list[torch.Generator]:
+        """Those that it draws from, and that were there before it."""
+        default = [torch.default_generator] if self.way.route.draws else []
+        return [*default, *self.given_generators]
+
+    def owner(self, slot: int, inputs: list[torch.Tensor]) -> torch.Tensor:
+        """The tensor of a slot that no op made, in a call with these inputs."""
+        for each, tensor in zip(self.program.inputs, inputs, strict=True):
+            if each.slot == slot:
+                return tensor
+        return self.parts.tensors[slot]
+
     def op_name(self, op: int) -> str:
         return self.program.ops[op].name if 0 <= op < len(self.program.ops) else "an op"
 
@@ -71,9 +89,16 @@ class Recording:
 class Take:
     """One call under capture. What it gives is `result`; whether a way comes of it, `recording()` tells."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], follows: bool = True
+    ) -> None:
         self._function = function
+        self._follows = follows
+        self._followed: FollowedCall | None = None
+        self._bumps: dict[int, int] = {}  # of versions, by the id of a tensor
+        self._ended = False  # the capture
         self.modes = _graphs.Modes.now()
+        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         self.signature = _graphs.Signature(args, kwargs)
         self._given = Structure((args, kwargs))
         fit_objects(self.signature, self._given)
@@ -92,77 +117,174 @@ class Take:
         joins = any(leaf is not tensor for leaf, tensor in zip(inputs, self._inputs, strict=True))
         if joins:
             args, kwargs = self._given.rebuild(inputs)
-        session = self._session
+        self.derivatives: Derivatives | None = None
+        self.refusal = ""
+        self._owners: list[torch.Tensor] = []
+        self._outputs: list[torch.Tensor] = []
         try:
-            with functions_run() as self._calls:
-                result = self._function(*args, **kwargs)
-            self._results = Structure(result, _objects(args, kwargs))
-            self._boundary = session.capture.op_count
-            self.derivatives, self.refusal = None, ""
-            owners: list[torch.Tensor] = []
-            if self.modes.grad:
-                owners = owners_of(session, inputs)
-                try:
-                    self.derivatives = differentiate(session, inputs, owners, self._results.tensors, pattern)
-                except RefusedError as refusal:
-                    self.refusal = str(refusal)
+            result = self._called(args, kwargs)
         except BaseException:
-            session.end([])
+            self._give_up()
             raise
-        outputs = list(self._results.tensors)
+        try:
+            self._take(result, args, kwargs, pattern)
+        except Exception as error:  # what comes after the call is ours, and must not fail for the caller
+            self.refusal = f"cannot be recorded: {type(error).__name__}: {first_line(error)}"
+            self._give_up()
+        if not joins:
+            self._outputs = []
+            return result
+        outputs = _joined(self._outputs, self._owners, inputs, self._inputs)
+        self._outputs = []
+        return self._results.rebuild(outputs, _objects(args, kwargs))
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._follows:
+            return self._function(*args, **kwargs)
+        pairs = zip(self._leaves, self._inputs, strict=True)
+        originals = {id(leaf): one for leaf, one in pairs if leaf is not one}
+        objects = list(objects_in((args, kwargs))) if self.signature.has_fit else []
+        hidden, exchanged = self._session.hidden(), self._session.exchanged()
+        self._followed = FollowedCall(args, kwargs, objects, originals, hidden, exchanged)
+        return self._followed.run(self._function, args, kwargs)
+
+    def _take(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pattern: Pattern | None) -> None:
+        """Look at what the call gave and left, and take its backward along."""
+        session = self._session
+        self._results = Structure(result, _objects(args, kwargs), unique=True)
+        if self._followed is not None:
+            self._followed.finish(result, bool(session.steps or session.capture.gradients()))
+            self._bumps = self._followed.bumps()
+        outputs = self._outputs = list(self._results.tensors)
+        self._output_facts = OutputFacts(outputs)
+        self._boundary = session.capture.op_count
+        if self.modes.grad:
+            self._owners = owners_of(session, self._leaves)
+            followed = self._followed is None or not self._followed.reason  # else its backward would run for nobody
+            try:
+                if followed:
+                    self.derivatives = differentiate(session, self._leaves, self._owners, outputs, pattern)
+            except RefusedError as refusal:
+                self.refusal = str(refusal)
+        self._also = set() if self._followed is None else self._inputs_by_other_ways()
+        self._result_ids = [id(tensor) for tensor in outputs]
         asked = [] if self.derivatives is None else self.derivatives.tensors()
+        self._ended = True
         slots = session.end([*outputs, *asked])
         self._slots, asked_slots = slots[: len(outputs)], slots[len(outputs) :]
         if self.derivatives is not None:
             self.derivatives.take_slots(asked_slots)
+        if self._followed is not None:
+            self._followed.seal(self._leaves)
         function = self._function
         self._captured = Captured(
-            session, self._given, self._results, self._slots, described(self._function),
-            lambda: reachable(function),
-        )  # fmt: skip
-        if joins:
-            return self._results.rebuild(_joined(outputs, owners, inputs, self._inputs), _objects(args, kwargs))
-        return result
+            session, self._given, self._results, self._slots, described(function), lambda: reachable(function)
+        )
+
+    def _give_up(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._session.end([])
+        if self._followed is not None:
+            self._followed.close()
 
     def recording(
         self,
         options: GraphOptions,
         again: Callable[..., Any],
-        after: Watch | None,
+        after: PythonGuards | None,
         fixed: Sequence[bool] | None,
         inputs_move: bool,
     ) -> Recording:
         """Raises RefusedError. `fixed`: see Graphed; `inputs_move`: see CallKind."""
+        if self._followed is not None and self._followed.reason:
+            raise RefusedError(self._followed.reason)
         if self.refusal:
             raise RefusedError(self.refusal)
+        guards = self._guards(after)
         try:
             parts = self._captured.parts(lines=False)
         except TapeError as error:
             raise RefusedError(f"cannot be put on a tape: {error}") from None
-        if inputs_move:
+        parts.assumptions = parts.watch = None  # the guards know more, and keep nothing alive
+        self._mark_cleared(parts)
+        if self._followed is not None:
+            parts.also = set(self._also)
+        elif inputs_move:
             parts.also.clear()
         self._check_what_is_left(parts)
         native = self._native(parts, options)
         self._check_writes(parts, native, options)
         route = self._route(parts.program, native, options, list(fixed or ()))
-        watch = self._watch(after) if fixed is None else None
         number = next(_numbers)
         program = parts.program
-        shape, rebuild = self._results.shape, None
-        if not _is_simple(shape):
-            shape, rebuild = None, functools.partial(_rebuilt, self._results)
-        way = _graphs.Way(
-            self.signature, self.modes, route, None if watch is None else watch.native, shape, Place, rebuild, number
-        )
-        if self.derivatives is not None:
-            self.derivatives.attach(way, program, parts.tensors, again)
-        self.signature.forget_example()
+        way = self._way(parts, route, guards, again, number)
         lowering = None
         if options.inductor:
             from torchreel.graphs.lowering import Lowering
 
             lowering = Lowering(program, native, route, self.modes.threads, options)
-        return Recording(way, number, str(self.signature), program, parts, watch, self.derivatives, lowering)
+        return Recording(
+            way,
+            number,
+            str(self.signature),
+            program,
+            parts,
+            guards,
+            self.derivatives,
+            self.modes,
+            self._autocast,
+            lowering,
+            [] if self._followed is None else self._followed.generators,
+        )
+
+    def _way(
+        self, parts: Parts, route: _graphs.Route, guards: PythonGuards | None, again: Callable[..., Any], number: int
+    ) -> Any:
+        """How a call is replayed: from its key and its guards to outputs that autograd knows as eager's."""
+        shape, rebuild = self._results.shape, None
+        if not _is_simple(shape):
+            shape, rebuild = None, functools.partial(_rebuilt, self._results)
+        native = None if guards is None else guards.native
+        way = _graphs.Way(self.signature, self.modes, route, native, shape, Place, rebuild, number)
+        program, facts = parts.program, self._output_facts
+        if self.derivatives is not None:
+            self.derivatives.attach(way, program, parts.tensors, again)
+        elif self.modes.grad:
+            way.set_spent(facts.with_history)
+        way.set_detached(self._aliases(parts))
+        inputs = {each.slot for each in program.inputs}
+        own = {slot: tensor for slot, tensor in parts.tensors.items() if slot not in inputs}
+        known = {*map(id, self._leaves), *map(id, own.values())}
+        way.set_aliases(facts.aliases(program, self._slots, self._leaves, own), facts.in_other_mode(self.modes, known))
+        self.signature.forget_example()
+        return way
+
+    def _aliases(self, parts: Parts) -> list[int]:
+        """Results that lie as an input or a tensor of the function's own, and are another tensor: x.detach()."""
+        given = {each.slot: tensor for each, tensor in zip(parts.program.inputs, self._leaves, strict=True)}
+        known = {**parts.tensors, **given}
+        return [
+            place
+            for place, (slot, number) in enumerate(zip(self._slots, self._result_ids, strict=True))
+            if slot in known and id(known[slot]) != number and number not in map(id, (*self._inputs, *self._leaves))
+        ]
+
+    def _mark_cleared(self, parts: Parts) -> None:
+        """Which gradients the function itself sets to None before they are made anew."""
+        if self._followed is None:
+            return
+        cleared = {id(tensor) for tensor in self._followed.cleared}
+        for binding in parts.program.bindings:
+            if binding.kind == "grad":
+                binding.cleared = id(parts.tensors.get(binding.owner)) in cleared
+
+    def _inputs_by_other_ways(self) -> set[int]:
+        """Slots of arguments that the function also finds by itself, or that lie as a tensor of its own does."""
+        assert self._followed is not None
+        capture = self._session.capture
+        own = [one for one in (*self._followed.also, *self._followed.own_tensors()) if _has_memory(one)]
+        return {capture.find(tensor) for tensor in own} & set(capture.input_slots)
 
     def _check_what_is_left(self, parts: Parts) -> None:
         """A replay leaves nothing in Python, and finds what the recorded call found."""
@@ -170,22 +292,57 @@ class Take:
             raise RefusedError(f"cannot be replayed: {parts.refusal}")
         if self._session.scheduled:
             raise RefusedError("steps a scheduler of the learning rate: call scheduler.step() outside of it")
+        unsafe = next(filter(_is_unsafe, dict.fromkeys(op.name for op in parts.program.ops)), None)
+        if unsafe is not None:
+            raise RefusedError(f"runs {unsafe}, which is marked as unsafe for graphs (torch.Tag.cudagraph_unsafe)")
         if any(tensor.is_nested for tensor in self._inputs):
             raise RefusedError("is given a nested tensor, whose sizes are not known without asking it")
+        self._output_facts.check(parts.program, self._slots, self.modes)
+        self._check_autocast(parts)
         if any(slot < 0 for slot in self._slots):
             raise RefusedError("returns a tensor that no op made")
         if parts.left:
             raise RefusedError(f"leaves a new tensor in {parts.left[0]}, which a replay would not: return it instead")
+        if parts.stale and set(parts.stale) <= _states_set(parts.program):
+            raise RefusedError("was recorded while another thread drew random numbers", passing=True)
         if parts.stale:
             raise RefusedError(f"reads a tensor that nobody has after the call ({parts.stale[0]})")
         if _reads_old_gradients(parts.program):
             raise RefusedError("uses gradients that the call before left, and clears them: step after the backward")
 
+    def _check_autocast(self, parts: Parts) -> None:
+        """Casts that autocast keeps for later calls are found there by eager, and not by a replay."""
+        if not self._autocast[0] or not torch.is_autocast_cache_enabled():
+            return
+        program = parts.program
+        kept = {slot for slot, tensor in parts.tensors.items() if tensor.is_leaf and tensor.requires_grad}
+        cast = {arg.slot for op in program.ops if op.name in _CASTS for arg in op.args[:1] if isinstance(arg, Ref)}
+        if cast & kept:
+            raise RefusedError(
+                "has parameters cast by an autocast that was entered outside of it, whose cache other calls share: "
+                "enter autocast inside of the function, or with cache_enabled=False"
+            )
+        seen = None if self._followed is None else self._bumps
+        for slot, tensor in parts.tensors.items():
+            known = seen is None or id(tensor) in seen or program.slots[slot].role in ("input", "gradient")
+            if not known and tensor.dtype == self._autocast[1]:
+                raise RefusedError("uses a tensor of autocast's cache: enter autocast inside of the function")
+
     def _check_writes(self, parts: Parts, native: _graphs.Recording, options: GraphOptions) -> None:
         written = native.written_inputs
         if self.modes.grad and any(self._inputs[place].requires_grad for place in written):
             raise RefusedError("writes to an input that requires a gradient")
+        if any(torch._debug_has_internal_overlap(self._inputs[place]) == _OVERLAPS for place in written):
+            raise RefusedError("writes to an input of which several elements lie in one place (expand())")
+        places = written_storages(parts.program)
+        for slot, tensor in parts.tensors.items():
+            if parts.program.slots[slot].storage in places and torch._debug_has_internal_overlap(tensor) == _OVERLAPS:
+                raise RefusedError("writes to a tensor of which several elements lie in one place (expand())")
         if self.derivatives is not None:
+            if self.derivatives.ambiguous:
+                raise RefusedError("differentiates by two tensors that lie on the same memory")
+            if self._followed is not None and self._followed.generators:
+                raise RefusedError("draws from a generator of its own, and has results that require a gradient")
             self._check_that_it_can_run_again(parts, native)
         if options.mutation == "skip" and written:
             names = ", ".join(parts.program.inputs[place].name for place in written)
@@ -203,10 +360,12 @@ class Take:
             raise RefusedError(f"has an op that cannot be bound to fixed memory: {error}") from None
         return route
 
-    def _watch(self, after: Watch | None) -> Watch:
-        found = [step.optimizer() for step in self._session.steps]
-        optimizers = [one for one in found if one is not None]
-        return Watch(self._function, self._session.capture.modules(), optimizers, self._calls, after)
+    def _guards(self, after: PythonGuards | None) -> PythonGuards | None:
+        if self._followed is None:
+            return None
+        self.signature.set_asked(self._followed.questions, self._followed.identities)
+        assert self._followed.sealed is not None
+        return PythonGuards(self._followed.sealed, after)
 
     def _check_that_it_can_run_again(self, parts: Parts, native: Any) -> None:
         """For a backward that is not the recorded one, which begins with what the forward has left."""
@@ -237,6 +396,7 @@ class Take:
                 boundary=_place(program, self._boundary),
                 held_gradients=_held_gradients(parts),
                 elides=not options.inductor,  # whose kernels know tensors as the program does
+                bumps=self._bumps_of(parts),
             )
         except _graphs.NotStaticError as error:
             op = program.ops[error.op] if error.op < len(program.ops) else None
@@ -244,6 +404,31 @@ class Take:
             raise RefusedError(f"cannot run on fixed memory: {error}{f' ({line})' if line else ''}") from None
         except RuntimeError as error:
             raise RefusedError(f"cannot be made a graph: {error}") from None
+
+    def _bumps_of(self, parts: Parts) -> dict[int, int]:
+        tensors = dict(parts.tensors)
+        tensors.update((each.slot, leaf) for each, leaf in zip(parts.program.inputs, self._leaves, strict=True))
+        return {slot: self._bumps[id(tensor)] for slot, tensor in tensors.items() if id(tensor) in self._bumps}
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Not one that a transform or a class of its own wraps around others."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _states_set(program: Program) -> set[str]:
+    """Names of the random states that the tape sets by itself, as the generator was found in them."""
+    ops = [op for op in program.ops if op.name.startswith(SET_RNG) and op.inserted]
+    return {program.slots[arg.slot].name for op in ops for arg in op.args if isinstance(arg, Ref)}
+
+
+@functools.cache
+def _is_unsafe(name: str) -> bool:
+    space, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    found = getattr(getattr(getattr(torch.ops, space, None), packet, None), overload or "default", None)
+    return found is not None and torch.Tag.cudagraph_unsafe in found.tags
 
 
 def _place(program: Program, recorded: int) -> int:
@@ -328,13 +513,13 @@ def fit_objects(signature: _graphs.Signature, given: Structure) -> None:
         return
     shape = given.shape
 
-    def tensors_of(*args: Any, **kwargs: Any) -> list[torch.Tensor] | None:
+    def found(*args: Any, **kwargs: Any) -> list[torch.Tensor] | None:
         try:
-            return fit(shape, (args, kwargs))
-        except MisfitError:
+            return tensors_of(shape, (args, kwargs))
+        except OtherError:
             return None
 
-    signature.set_fit(tensors_of, given.tensors)
+    signature.set_fit(found, given.tensors)
 
 
 def _refs(tree: Tree) -> Iterator[int]:

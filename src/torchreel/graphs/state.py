@@ -25,14 +25,19 @@ class State:
         given = [
             tensor
             for each, tensor in zip(program.inputs, inputs or [], strict=False)
-            if program.slots[each.slot].storage in written
+            if program.slots[each.slot].storage in written or each.slot in owners
         ]
         self.tensors = [*own, *given]
         with quietly():
             self.values = [tensor.detach().clone() for tensor in self.tensors]
             self.gradients = [tensor.grad if tensor.is_leaf else None for tensor in self.tensors]
             self.gradient_values = [None if one is None else one.detach().clone() for one in self.gradients]
-            self.drawn = torch.get_rng_state()
+            self._versioned = [one for one in (*self.tensors, *self.gradients) if one is not None]
+            self._versioned = [one for one in self._versioned if not one.is_inference()]
+            self._versions = [one._version for one in self._versioned]
+            # Only of a function that draws: others may do so meanwhile, in other threads.
+            self.generators = recording.generators()
+            self.drawn = [generator.get_state() for generator in self.generators]
 
     def put_back(self) -> None:
         with quietly():
@@ -43,4 +48,6 @@ class State:
                     tensor.grad = gradient
                 if gradient is not None and value is not None:
                     gradient.detach().copy_(value)
-            torch.set_rng_state(self.drawn)
+            torch._C._autograd._unsafe_set_version_counter(tuple(self._versioned), tuple(self._versions))
+            for generator, state in zip(self.generators, self.drawn, strict=True):
+                generator.set_state(state)

@@ -47,8 +47,7 @@ class Status:
     shapes: list[str]  # the kinds of calls that were seen
     skips: list[Skip]
     history: dict[str, int]  # why recordings were made anew or calls ran eagerly, and how often
-    watched: list[str]
-    unwatched: list[str]
+    guarded: list[str]  # what of Python's state is compared before each replay
     replays: int
     eager: int
     pool_bytes: int  # the farthest that the graphs of this thread reach
@@ -75,8 +74,7 @@ class Status:
         if self.shapes:
             yield f"  kinds of calls seen: {len(self.shapes)}"
             yield from (f"    ({shape})" for shape in self.shapes)
-        yield f"  watched: {_listed(self.watched)}"
-        yield f"  not watched: {_listed(self.unwatched)}"
+        yield f"  guarded: {_listed(self.guarded)}"
 
     def _tree(self) -> Iterator[str]:
         children: dict[int, list[Node]] = {}
@@ -140,8 +138,11 @@ def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
         shapes=[kind.text for kind in kinds],
         skips=[Skip(kind.text, kind.reason) for kind in kinds if kind.reason],
         history=_joined([*(kind.history for kind in kinds), *(part.remarks for part in parts)]),
-        watched=sorted({name for one in recordings if one.watch for name in one.watch.watched()}),
-        unwatched=sorted({name for one in recordings if one.watch for name in one.watch.unwatched()}),
+        # Every module has hooks: what the program has of its own comes first.
+        guarded=sorted(
+            {name for one in recordings if one.guards for name in one.guards.paths()},
+            key=lambda name: ("_hooks" in name, name),
+        ),
         replays=sum(part.replays() for part in parts),
         eager=sum(part.eager_calls() for part in parts),
         pool_bytes=reached,

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchreel.errors import VerifyError
+from torchreel import _core
+from torchreel.errors import TapeError, VerifyError, first_line
+from torchreel.graphs.derivatives import gradient_for
+from torchreel.graphs.joined import leaves_for
 from torchreel.graphs.recording import Recording
 from torchreel.graphs.state import State
 from torchreel.program.model import Digest, Op
@@ -21,30 +24,91 @@ if TYPE_CHECKING:
     from torchreel.graphs.entry import Graphed
 
 
-def verified(graphed: Graphed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Replays, puts everything back, and runs the function itself, whose results are given. Raises VerifyError."""
+def verified(graphed: Graphed, recording: Recording | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Replays, puts everything back, and runs the function itself, whose results are given.
+
+    A difference is a VerifyError; while a reel is recorded it is a mark there, and the graph is not used again.
+    """
     function = graphed.__wrapped__
-    recording = graphed.recording_for(args, kwargs)
     if recording is None:
         return graphed.unverified(args, kwargs)
-    inputs = Structure((args, kwargs)).tensors
+    structure = Structure((args, kwargs))
+    inputs = structure.tensors
+    # Gradients that are only compared must not be seen by what made the inputs, nor by their hooks.
+    alone = leaves_for(inputs, and_hooked=True) if recording.derivatives is not None else inputs
+    apart = any(one is not tensor for one, tensor in zip(alone, inputs, strict=True))
+    tried, named = structure.rebuild(alone) if apart else (args, kwargs)
     before = State(recording, inputs)
-    replayed = _copies(graphed.unverified(args, kwargs))
-    left = State(recording, inputs)
+    hits = recording.way.route.hits
+    given = graphed.unverified(tried, named)
+    if recording.way.route.hits == hits:  # it was not this recording that ran, or none
+        if not apart:
+            return given
+        before.put_back()
+        return function(*args, **kwargs)
+    try:
+        replayed = [*_copies(given), *_derivatives(graphed, recording, given, alone)]
+        left = State(recording, inputs)
+    except Exception as error:  # of a kind of tensor that cannot be compared
+        before.put_back()
+        graphed.retire(recording, f"Its results cannot be compared: {type(error).__name__}: {first_line(error)}")
+        return function(*args, **kwargs)
+    del given
     before.put_back()
-    result = function(*args, **kwargs)
-    expected = _copies(result)
-    now = State(recording, inputs)
+    try:
+        result = function(*tried, **named)
+    except BaseException:  # where the replay did not fail
+        graphed.retire(recording, "It raises an error, and its graph does not.")
+        raise
     same = _same if graphed.exact else _near
-    if len(replayed) == len(expected) and all(map(same, replayed, expected)) and _same_state(left, now, same):
-        return result
+    incomparable = ""
+    try:
+        expected = [*_copies(result), *_derivatives(graphed, recording, result, alone)]
+        now = State(recording, inputs)
+        equal = len(replayed) == len(expected) and all(map(same, replayed, expected)) and _same_state(left, now, same)
+    except Exception as error:
+        equal, incomparable = False, f"{type(error).__name__}: {first_line(error)}"
+    if equal:
+        graphed.is_sound(recording)
+    elif incomparable:
+        graphed.retire(recording, f"Its results cannot be compared: {incomparable}")
+    if equal or incomparable:
+        if not apart:
+            return result
+        before.put_back()
+        return function(*args, **kwargs)
     before.put_back()
-    raise VerifyError(_difference(graphed, recording, before, args, kwargs))
+    why = _difference(graphed, recording, before, args, kwargs)
+    graphed.retire(recording, why)
+    if not _core.recording():
+        raise VerifyError(why)
+    _core.mark(why)
+    return function(*args, **kwargs)
 
 
 def _copies(result: Any) -> list[torch.Tensor]:
     with quietly():
         return [tensor.detach().clone() for tensor in Structure(result).tensors]
+
+
+def _derivatives(
+    graphed: Graphed, recording: Recording, result: Any, inputs: list[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Of results that can be differentiated, for gradients of the recorded form; the results can be used afterwards."""
+    derivatives = recording.derivatives
+    if derivatives is None or not torch.is_grad_enabled():
+        return []
+    outputs = Structure(result, unique=True).tensors
+    wanted = [outputs[place] for place in derivatives.outputs]
+    owners = [recording.owner(slot, inputs) for slot in dict.fromkeys(derivatives.owner_slots)]
+    with quietly():
+        gradients = [gradient_for(tensor, graphed.pattern_of(recording), place) for place, tensor in enumerate(wanted)]
+        for gradient in gradients:
+            if 0 in gradient.stride():  # one number for all
+                continue
+            gradient.copy_((torch.arange(gradient.numel()) % 7 - 3).view(gradient.shape) / 4)
+    found = torch.autograd.grad(wanted, owners, gradients, retain_graph=True, allow_unused=True)
+    return [None if one is None else one.detach().clone() for one in found]
 
 
 def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
@@ -68,9 +132,14 @@ def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.is_floating_point() or a.is_complex():
-        return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(a.isnan(), b.isnan()))
-    return bool(torch.equal(a, b))
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    if bool(torch.equal(a, b)):
+        return True
+    if not a.is_floating_point():
+        return False
+    differ = a.float() != b.float() if a.element_size() < 4 else a != b
+    return bool((differ & ~(a.isnan() & b.isnan())).sum() == 0)  # a NaN is a NaN, whatever its bits
 
 
 def _near(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
@@ -85,7 +154,7 @@ def _same_state(a: State, b: State, same: Callable[..., bool]) -> bool:
     return (
         all(map(same, a.values, b.values))
         and all(map(same, a.gradient_values, b.gradient_values))
-        and bool(torch.equal(a.drawn, b.drawn))
+        and all(map(torch.equal, a.drawn, b.drawn))
     )
 
 
@@ -93,7 +162,10 @@ def _difference(
     graphed: Graphed, recording: Recording, before: State, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str:
     name = graphed.name
-    now = trace(graphed.__wrapped__, *args, hashes=True, **kwargs)
+    try:
+        now = trace(graphed.__wrapped__, *args, hashes=True, **kwargs)
+    except TapeError:  # another thread makes a tape at this moment
+        return f"{name} gives other values than its graph."
     before.put_back()
     inputs = Structure((args, kwargs)).tensors
     _, digests = Tape(recording.parts).run(inputs, digests=True)
@@ -130,5 +202,5 @@ def _sentence(name: str, tape: Tape, op: Op, what: str) -> str:
     return (
         f"The graph of {name} no longer does what the function does: the first op that parts is {where}, which {what}. "
         "Something that the function reads in Python has changed without being seen: pass it as an argument, or see "
-        "what is watched with torchreel.graphs.status()."
+        "what is guarded with torchreel.graphs.status()."
     )

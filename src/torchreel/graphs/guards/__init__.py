@@ -1,0 +1,16 @@
+"""Guards on Python: a call is replayed only if everything that Python could do otherwise is known to be the same.
+
+While a call is recorded, `FollowedCall` follows the Python that really runs. The call begins with known objects: the
+function and its arguments. Each opcode reads known objects, and its answer is guarded or follows from its operands. So
+the first thing that could differ in another call is in a guard. What no rule knows is a reason to run eagerly.
+
+| file | is |
+|---|---|
+| `followed_call.py` | one call, from its first opcode to the verdict: guards, or the reason to run eagerly |
+| `opcodes.py` | what each opcode reads and writes |
+| `attributes.py` | how Python finds an attribute, and what setting one means |
+| `calls.py` | what a call of an object is: Python, which is followed, or C, which must be known |
+| `python_functions.py`, `torch_functions.py` | C functions that are known: the trusted base |
+| `checks.py` | guards in the making: each with the object that it reads, and why that object is alive |
+| `python_guards.py` | the guards of a recording: do they hold, and if not, what changed |
+"""

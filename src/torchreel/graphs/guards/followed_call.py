@@ -1,0 +1,500 @@
+"""One call, followed from its first opcode to the verdict: guards, or the reason to run eagerly.
+
+An object is *plain* (it cannot change), *fresh* (the call made it: what it holds follows from the call), *given* (a
+tensor or container among the arguments, which the key of the call compares) or *outer* (all else: each read is a guard,
+each write that is still there at the end a reason to run eagerly). To take a fresh object for an outer one costs a
+guard; the reverse would be a hole, and is never done.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from torchreel import _graphs
+from torchreel._graphs import NULL, TensorState, type_lookup
+from torchreel.graphs.guards import numpy_functions, opcodes, results, tensors
+from torchreel.graphs.guards.checks import Checks
+from torchreel.graphs.guards.eager import EagerError
+from torchreel.graphs.guards.opaque import OPAQUE
+from torchreel.graphs.guards.types_known import (
+    NUMBERS,
+    PLAIN,
+    can_change,
+    has_finalizer,
+    has_nan,
+    is_descriptor,
+    is_heap,
+    is_python_class,
+    iterates_as,
+    iterates_in_python,
+    same_slot,
+    special_of_c,
+)
+
+_OWN_FILES = str(Path(__file__).parents[2]) + "/"
+# Rooms of torchreel with effects that a program asks for: ranges, marks, recordings.
+_UNSEEN = tuple(_OWN_FILES + name for name in ("record/", "profiler/", "memory/", "edge/"))
+
+
+_VIEWS_OF_DICTS = tuple(
+    type(view)
+    for one in (dict[Any, Any](), collections.OrderedDict[Any, Any]())
+    for view in (one.keys(), one.values(), one.items())
+)
+
+
+_SET_OF_CLASSES = type_lookup(type, "__setattr__")
+
+
+# Guarded by value: the call that sets such an entry back may set another object than it found.
+_BY_VALUE = (float, complex, tuple, frozenset, bytes, range, slice)
+
+
+class FollowedCall:
+    """Made before the call. After `run()`, `reason` is why it cannot be replayed, or nothing."""
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        objects: list[Any],
+        originals: dict[int, torch.Tensor],
+        hidden: dict[int, str],
+        codes: dict[Any, Any],
+    ) -> None:
+        self.reason = ""
+        self.sealed: _graphs.PythonGuards | None = None
+        self.questions: list[tuple[int, int]] = []  # to the tensors among the arguments: see _questions_to
+        self._originals = originals  # by the id of a leaf that stands for a tensor with a history
+        self.checks = Checks()
+        self.checks.hidden = hidden
+        self.checks.met = self._meet
+        self._codes = codes  # functions whose code is exchanged while a tape is made, and their own code
+        self.native = _graphs.Follower(self, list(opcodes.RULES), PLAIN, _OWN_FILES)
+        self.frame: Any = None
+        self.states: dict[int, TensorState] = {}  # of tensors of others, when they were first seen
+        self._required: list[tuple[torch.Tensor, bool]] = []  # a gradient, when they were first seen
+        self._versions: dict[int, tuple[torch.Tensor, int]] = {}  # when they were first seen
+        self.asked: dict[int, tuple[torch.Tensor, int]] = {}  # tensors and what they were asked, as a mask
+        self.also: list[torch.Tensor] = []  # arguments that the function has by itself as well
+        self.identities = False  # which of the tensors among the arguments are one was asked
+        self.generators: list[torch.Generator] = []  # that ops were given
+        self.shared_arrays: list[numpy.ndarray[Any, Any]] = []  # on whose memory tensors lie, too
+        self.arrays_are_stale = False  # an op ran since
+        self.cleared: list[torch.Tensor] = []  # whose gradient was set to None
+        self.hooked = False  # a tensor with hooks takes part
+        self._written: dict[tuple[int, Any], tuple[Any, Any, Any, str]] = {}
+        self._classes: dict[tuple[int, str], tuple[type, str, Any, str]] = {}
+        self._variables: dict[int, tuple[Any, Any]] = {}
+        self.handled: BaseException | None = None  # the exception that the caller handles
+        self.looking: dict[int, int] = {}  # frames that call C code which looks into what it gets, and where
+        self.readers: dict[types.CodeType, Callable[[FollowedCall, Any], object]] = {}  # of what a function hands back
+        self._modes = _graphs.Modes.now()
+        self._arguments = [*args, *kwargs.values()]
+        for value in self._arguments:
+            self._give(value)
+        for one in objects:  # that are compared by what they hold
+            self.native.give(one)
+            for tensor in tensors.tensors_held(one):
+                self.native.give(tensor)
+                self.see(tensor)
+
+    def is_top_argument(self, value: Any) -> bool:
+        return any(one is value for one in self._arguments)
+
+    def _give(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self.native.give(value)
+            self.see(value)
+        elif type(value) in (list, dict, tuple):
+            if type(value) is not tuple:
+                self.native.give(value)
+            for item in value.values() if type(value) is dict else value:
+                self._give(item)
+
+    def run(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.handled = sys.exception()
+        if _graphs.Follower.is_impossible():
+            self.reason = "cannot be followed: a trace function is set (by a debugger or by coverage), or another call"
+            return function(*args, **kwargs)
+        try:
+            from torchreel.graphs.guards.calls import invoke
+
+            invoke(self, function, list(args), kwargs)
+        except EagerError as error:
+            self.reason = str(error)
+            return function(*args, **kwargs)
+        return self.native.run(function, args, kwargs)
+
+    # What an object is
+
+    def is_fresh(self, value: Any) -> bool:
+        return bool(self.native.is_fresh(value))
+
+    def is_given(self, value: Any) -> bool:
+        return bool(self.native.is_given(value))
+
+    def is_outer(self, value: Any) -> bool:
+        return type(value) not in PLAIN and not self.is_fresh(value) and not self.is_given(value)
+
+    def make(self, value: Any) -> None:
+        """The call made this object."""
+        if has_finalizer(value):
+            raise EagerError(f"makes a {type(value).__name__}, which has a finalizer")
+        self.native.make(value)
+
+    def see(self, tensor: torch.Tensor) -> None:
+        """Note what a tensor of others is when it is first seen: ops of the call may change it later."""
+        if id(tensor) not in self.states and not self.is_fresh(tensor):
+            self.states[id(tensor)] = TensorState(self._originals.get(id(tensor), tensor))
+            self.asked.setdefault(id(tensor), (tensor, 0))
+            self._required.append((tensor, tensor.requires_grad))
+            self._note_version(tensor)
+            if tensor.is_leaf and tensor.grad is not None:
+                self._note_version(tensor.grad)
+
+    def _note_version(self, tensor: torch.Tensor) -> None:
+        if not tensor.is_inference():
+            self._versions.setdefault(id(tensor), (tensor, tensor._version))
+
+    def own_tensors(self) -> list[torch.Tensor]:
+        """Tensors that were there before the call, and are no arguments."""
+        return [tensor for tensor, _ in self.asked.values() if not self.is_given(tensor)]
+
+    def bumps(self) -> dict[int, int]:
+        """How often the version of each tensor of others was counted up, by the id of the tensor."""
+        return {number: tensor._version - version for number, (tensor, version) in self._versions.items()}
+
+    # Questions to Python's objects
+
+    def guard_entry(self, holder: dict[Any, Any], key: Any, value: Any, path: str = "") -> None:
+        if self.is_fresh(holder) or self.is_given(holder) or (id(holder), key) in self._written:
+            return
+        self.checks.entry(holder, key, value, path)
+        if self.is_given(value):
+            self.note_also(value)
+
+    def _meet(self, value: Any) -> None:
+        if self.is_given(value):
+            self.note_also(value)
+
+    def note_also(self, value: Any) -> None:
+        """An argument is also reached in another way: the two must be one at each call."""
+        if not isinstance(value, torch.Tensor):
+            raise EagerError(f"finds one of its arguments in {self.checks.path_of(value)} as well")
+        self.also.append(value)
+
+    def guard_type(self, kind: type) -> int:
+        """What its class has, by name; -1 where that cannot change."""
+        if self.is_fresh(kind) or not can_change(kind):
+            return -1
+        odd = special_of_c(kind)
+        if odd:
+            raise EagerError(f"uses the class {kind.__qualname__}, whose {odd} is a function of C")
+        return self.checks.type_of(kind)
+
+    def guard_class(self, value: Any) -> None:
+        """The class of an object, and what the class has."""
+        if not isinstance(value, type) and is_heap(type(value)) and self.is_outer(value):
+            if isinstance(value, torch.Tensor):
+                self.checks.class_of(value, None)
+            else:
+                self.checks.class_of(value, _graphs.instance_dict(value))  # both can be set
+        self.guard_type(type(value))
+
+    def guard_whole(self, value: Any) -> None:
+        """All that a container holds, in its order."""
+        if type(value) in PLAIN or self.is_fresh(value):
+            return
+        if self.is_given(value):
+            self.guard_type(type(value))
+            return
+        self._check_hidden(value)
+        if any(isinstance(value, base) and iterates_as(value, base) for base in (list, dict, set, frozenset)):
+            self.checks.whole(value)
+        elif isinstance(value, tuple) and iterates_as(value, tuple):
+            pass  # what leads to it knows its items
+        elif is_python_class(type(value)) and iterates_in_python(value):
+            if isinstance(value, (list, dict, set, frozenset)):
+                self.checks.whole(value)  # C code may pass by __iter__, which is followed
+        else:
+            raise EagerError(f"reads the contents of a {type(value).__name__} that was made before the call")
+        self.guard_class(value)
+
+    def _check_hidden(self, value: Any) -> None:
+        """A dict in which torchreel has an entry while it records: torch itself reads past it, others would see it."""
+        if id(value) in self.checks.hidden and self.frame.f_globals.get("__name__") != "torch.optim.optimizer":
+            raise EagerError("looks into what torchreel changes while it records")
+
+    def guard_true(self, value: Any) -> None:
+        """bool(value)"""
+        kind = type(value)
+        if isinstance(value, torch.Tensor):
+            return tensors.read_number(self, value)
+        if kind in PLAIN or self.is_fresh(value):
+            return None
+        if self.is_given(value):
+            self.guard_type(kind)
+            return None
+        self._check_hidden(value)
+        if isinstance(value, (list, dict, set, frozenset, tuple)) and _has_length_of_base(value):
+            if not isinstance(value, tuple):
+                self.checks.length(value)
+        elif not is_python_class(kind) and kind not in opcodes.ALWAYS_TRUE and kind not in OPAQUE:
+            raise EagerError(f"asks whether a {kind.__name__} is true")
+        self.guard_class(value)  # __bool__ and __len__ of Python are followed
+        return None
+
+    def deep(self, value: Any, depth: int = 0) -> None:
+        """The value is looked at as a whole, to the bottom: for == and arithmetic, and as an argument of C code."""
+        kind = type(value)
+        if depth and has_nan(value):
+            raise EagerError("looks into a container that has a NaN, which is equal to itself there")
+        if isinstance(value, (list, dict, set, tuple, frozenset)):
+            if depth > 6:
+                raise EagerError("looks into containers of more than six levels")
+            self.guard_whole(value)
+            for item in list(value.values()) if isinstance(value, dict) else list(value):
+                self.deep(item, depth + 1)
+        elif kind in PLAIN or isinstance(value, (torch.Tensor, type, types.FunctionType, types.BuiltinFunctionType)):
+            if kind is slice:
+                self.deep((value.start, value.stop, value.step), depth + 1)
+        elif is_python_class(kind):
+            if self.is_given(value):
+                self.refuse_identity(value)
+            self.guard_class(value)
+        elif kind in _VIEWS_OF_DICTS and self.is_fresh(value):
+            for item in value:
+                self.deep(item, depth + 1)
+        elif numpy_functions.is_known(self, value):
+            if isinstance(value, numpy.ndarray):
+                self.shared_arrays.append(value)
+        elif kind is torch.Generator:
+            self.note_generator(value)
+        elif kind not in OPAQUE:
+            raise EagerError(f"computes with a {kind.__module__}.{kind.__name__}")
+
+    def note_generator(self, generator: torch.Generator) -> None:
+        """An op draws from it."""
+        if not self.is_fresh(generator) and all(one is not generator for one in self.generators):
+            self.generators.append(generator)
+
+    def needs_identity(self, value: Any, other: Any) -> None:
+        """A tensor or container of the arguments is looked up by identity: another call has another one."""
+        if self.is_given(value) and self.is_outer(other):
+            raise EagerError("compares an argument with, or looks it up in, what was made before the call")
+
+    def refuse_identity(self, value: Any) -> None:
+        """An object among the arguments is compared or hashed: where its class leaves that to identity, it may differ.
+
+        Another call may have another object in its place, which holds the same.
+        """
+        if same_slot(value, object, "__eq__") or same_slot(value, object, "__hash__"):
+            raise EagerError("compares one of its arguments by identity, or uses it as a key")
+
+    def check_key(self, key: Any) -> None:
+        """A set or dict of the call gets or looks up a key."""
+        if has_nan(key):
+            raise EagerError("looks up a NaN, which is found by identity")
+        for part in key if isinstance(key, tuple) else (key,):
+            if self.is_given(part) and not isinstance(part, torch.Tensor):  # Tensor.__hash__ is Python, and followed
+                raise EagerError("compares one of its arguments by identity, or uses it as a key")
+
+    def compare_identity(self, tensor: torch.Tensor, other: Any) -> None:
+        """`tensor is other`: of an argument, the answer may be another one in another call."""
+        if not self.is_given(tensor) or self.is_fresh(other):
+            return
+        if not self.is_given(other) or any(one is tensor or one is other for one in self.also):
+            raise EagerError("asks whether an argument is a tensor that was made before the call")
+        self.identities = True
+
+    def frame_function(self, frame: Any) -> Any:
+        return _graphs.function_of(frame)
+
+    # Writes
+
+    def store(self, holder: dict[Any, Any], key: Any) -> None:
+        """An entry of a dict is about to be set. Allowed if the old value is back when the call ends."""
+        if self.is_fresh(holder):
+            return
+        if self.is_given(holder):
+            raise EagerError("writes to one of its arguments")
+        if (id(holder), key) not in self._written:
+            before = dict.get(holder, key, NULL)
+            self.guard_entry(holder, key, before)
+            self._written[id(holder), key] = (holder, key, before, self.line())
+
+    def store_of_class(self, kind: type, name: str) -> None:
+        """An attribute of a class is about to be set. Allowed if the old value is back when the call ends."""
+        if is_descriptor(vars(kind).get(name)) or type_lookup(type(kind), "__setattr__") is not _SET_OF_CLASSES:
+            raise EagerError(f"sets {kind.__qualname__}.{name}")
+        self.guard_type(kind)
+        self._classes.setdefault((id(kind), name), (kind, name, vars(kind).get(name, NULL), self.line()))
+
+    def use_variable(self, what: str, variable: Any) -> None:
+        """A variable of contextvars. It may be set if it is as it was when the call ends."""
+        before = variable.get(NULL)
+        if id(variable) not in self._variables:
+            self.checks.ask(f"{variable.name}.get()", type(variable).get, (variable, NULL), before)
+            if what != "get":
+                self._variables[id(variable)] = (variable, before)
+
+    # What the native follower calls
+
+    def op(self, frame: Any, opcode: int, argument: int) -> Callable[[Any], object] | None:
+        self.frame = frame
+        try:
+            return opcodes.RULES[opcode](self, frame, argument)
+        except EagerError as error:
+            self.refuse(str(error), frame)
+        except Exception as error:  # a rule that fails is a rule that does not know
+            self.refuse(f"meets a rule that fails ({type(error).__name__}: {error})", frame)
+        return None
+
+    def result(self, told: Callable[[Any], object], value: Any) -> None:
+        try:
+            told(value)
+        except EagerError as error:
+            self.refuse(str(error), self.frame)
+        except Exception as error:
+            self.refuse(f"meets a rule that fails ({type(error).__name__}: {error})", self.frame)
+
+    def enter_own(self, frame: Any) -> None:
+        """Python of torchreel's own runs, which is not followed."""
+        if not frame.f_code.co_filename.startswith(_UNSEEN):
+            return
+        self.refuse("calls torchreel itself, whose effects a replay would not have", frame.f_back)
+
+    def enter(self, function: Any, frame: Any) -> None:
+        """A function that was made before the call runs."""
+        self.frame = frame
+        if type(function) is not types.FunctionType:
+            return
+        try:
+            self.checks.function(function, self._codes.get(function, function.__code__))
+            if function.__kwdefaults__:
+                self.guard_whole(function.__kwdefaults__)
+        except EagerError as error:
+            self.refuse(str(error), frame)
+
+    def adopt(self, value: Any) -> None:
+        """What autograd hands to a hook or to a function of Python, it made just now."""
+        for one in value if type(value) is tuple else (value,):
+            if isinstance(one, torch.Tensor):
+                if id(one) not in self.states:
+                    self.native.make(one)
+            elif isinstance(one, torch._C._FunctionBase):
+                self.native.make(one)
+
+    def refuse(self, why: str, frame: Any) -> None:
+        if not self.reason:
+            self.frame = frame or self.frame
+            self.reason = f"{why} ({self.line()})"
+        self.frame = None  # its variables are to go when they do without us
+        self.native.stop()
+
+    def line(self) -> str:
+        frame = self.frame
+        return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "at its call"
+
+    # The end
+
+    def finish(self, result: Any, has_backward: bool) -> None:
+        """Look at what the call leaves: sets `reason` if a replay would not leave the same."""
+        if self.reason:
+            return
+        self.reason = self._left() or results.reason(self, result)
+        if not self.reason and self.hooked and not has_backward and _requires_grad(result):
+            self.reason = "uses a tensor that has hooks, and its backward is not part of the call"
+
+    def _left(self) -> str:
+        for holder, name, before, where in self._written.values():
+            now = dict.get(holder, name, NULL)
+            if now is not before:
+                return f"sets {name!r}, which a replay would not ({where})"
+            if self.is_given(before) or type(before) in _BY_VALUE:
+                return f"sets {name!r} to what may be another value in another call ({where})"
+        for kind, name, before, where in self._classes.values():
+            if vars(kind).get(name, NULL) is not before or type(before) in NUMBERS:
+                return f"sets {kind.__qualname__}.{name}, which a replay would not ({where})"
+            self.checks.renew_types(kind)
+        for variable, before in self._variables.values():
+            if variable.get(NULL) is not before:
+                return f"sets the context variable {variable.name}"
+        for tensor in self.cleared:
+            had = id(tensor) in self.states and self.states[id(tensor)].bits & TensorState.GRAD
+            if had and tensor.grad is None:
+                return "clears a gradient, and leaves it so, which a replay would not"
+        if any(tensor.requires_grad is not before for tensor, before in self._required):
+            return "leaves a tensor that was made before the call with another requires_grad"
+        if _graphs.Modes.now() != self._modes:
+            return "leaves a mode of torch changed"
+        for generator in self.native.generators:
+            if generator.gi_frame is not None and generator.gi_code.co_exceptiontable:
+                return f"leaves the generator {generator.__qualname__} before its end"
+        return ""
+
+    def has_history(self, tensor: torch.Tensor) -> bool:
+        """An argument that ops of others made, and for which a leaf stands while the call is recorded."""
+        return self.is_given(tensor) and bool(self.states[id(tensor)].bits & TensorState.GRAD_FN)
+
+    def arguments_have_history(self) -> bool:
+        return any(self.has_history(tensor) for tensor, _ in list(self.asked.values()) if self.is_given(tensor))
+
+    def seal(self, arguments: list[torch.Tensor]) -> None:
+        """Write the guards: `sealed`, or else `reason` is set. Lets go of everything that the call made."""
+        try:
+            if not self.reason:
+                self.sealed = self._guards()
+                self.questions = self._questions_to(arguments)
+        except EagerError as error:
+            self.reason = str(error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.native.close()
+        self.checks = Checks()
+        self.frame = None
+        self.states, self.asked, self._written, self._variables, self._classes = {}, {}, {}, {}, {}
+        self.readers, self.looking, self.shared_arrays, self._versions = {}, {}, [], {}
+        self._required, self._arguments = [], []
+
+    def _guards(self) -> _graphs.PythonGuards:
+        """Raises EagerError where one cannot be written, or does not hold: the call changes what it reads."""
+        outer = [
+            (tensor, mask, self.states[id(tensor)])
+            for tensor, mask in self.asked.values()
+            if mask and not self.is_given(tensor)
+        ]
+        native = self.checks.write(outer)
+        if not native.seal():
+            differences = native.differences()
+            path = differences[0][0] if differences else "something"
+            raise EagerError(f"changes what it reads in Python, and a replay would not: {path}")
+        return native
+
+    def _questions_to(self, arguments: list[torch.Tensor]) -> list[tuple[int, int]]:
+        """What each tensor among the arguments was asked, as a mask, and what it answered when the call began."""
+        return [
+            (self.asked[id(tensor)][1], self.states[id(tensor)].bits) if id(tensor) in self.asked else (0, 0)
+            for tensor in arguments
+        ]
+
+
+def _has_length_of_base(value: Any) -> bool:
+    return _graphs.type_lookup(type(value), "__bool__") is NULL and not isinstance(
+        _graphs.type_lookup(type(value), "__len__"), types.FunctionType
+    )
+
+
+def _requires_grad(result: Any) -> bool:
+    return any(tensor.requires_grad for tensor in tensors.tensors_in(result))

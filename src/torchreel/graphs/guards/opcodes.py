@@ -1,0 +1,645 @@
+"""What each opcode of CPython 3.11 reads and writes. `peek(frame, 1)` is the top of the stack.
+
+A rule gives what to tell the result to, or nothing. Opcodes without a rule only move what is on the stack.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import copy
+import dis
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from torchreel._graphs import NULL, local, peek, type_lookup
+from torchreel.graphs.guards import attributes, tensors
+from torchreel.graphs.guards.eager import EagerError
+from torchreel.graphs.guards.types_known import (
+    ATOMS,
+    PLAIN,
+    compares_by_identity,
+    has_nan,
+    is_plain_to_the_bottom,
+    is_python_class,
+    same_slot,
+)
+
+if TYPE_CHECKING:
+    from torchreel.graphs.guards.followed_call import FollowedCall
+
+Told = Callable[[Any], object] | None
+Rule = Callable[["FollowedCall", Any, int], Told]
+
+ALWAYS_TRUE: frozenset[type] = frozenset(
+    {types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type, types.GeneratorType,
+     types.MethodDescriptorType, types.MethodWrapperType, functools.partial, abc.ABCMeta, torch.Generator}
+)  # fmt: skip
+_CONTAINERS = (list, dict, set)
+_COMPARED_BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device)
+_IN_PLACE = 13  # the first operator of BINARY_OP that changes its left operand: +=
+_REMAINDER = (6, 19)  # % and %=, which format strings
+_GENERATOR = 0x20
+_BITS = 2000  # of an int that is always written as text; of more, sys.set_int_max_str_digits() decides
+
+
+def _load_global(call: FollowedCall, frame: Any, argument: int) -> Told:
+    _read_name(call, frame, frame.f_code.co_names[argument >> 1])
+    return None
+
+
+def _load_name(call: FollowedCall, frame: Any, argument: int) -> Told:
+    name = frame.f_code.co_names[argument]
+    if name not in frame.f_locals:
+        _read_name(call, frame, name)
+    return None
+
+
+def _read_name(call: FollowedCall, frame: Any, name: str) -> None:
+    names = frame.f_globals
+    if type(names) is not dict:
+        raise EagerError("has globals that are no plain dict")
+    call.checks.globals_of(call.frame_function(frame), names)
+    found = names.get(name, NULL)
+    call.guard_entry(names, name, found)
+    if found is NULL:
+        builtins = frame.f_builtins
+        call.checks.builtins_of(builtins)
+        call.guard_entry(builtins, name, builtins.get(name, NULL), "builtins")
+
+
+def _load_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
+    cell = local(frame, argument)
+    if not call.is_fresh(cell):
+        code = frame.f_code
+        call.checks.cell(cell, code._varname_from_oparg(argument))
+        if cell_value(cell) is not NULL and call.is_given(cell_value(cell)):
+            call.note_also(cell_value(cell))
+    return None
+
+
+def cell_value(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return NULL
+
+
+def _store_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
+    if not call.is_fresh(local(frame, argument)):
+        raise EagerError(f"sets {frame.f_code._varname_from_oparg(argument)}, a variable of the function around it")
+    return None
+
+
+def _store_global(call: FollowedCall, frame: Any, argument: int) -> Told:
+    call.checks.globals_of(call.frame_function(frame), frame.f_globals)
+    call.store(frame.f_globals, frame.f_code.co_names[argument])
+    return None
+
+
+def _store_name(call: FollowedCall, frame: Any, argument: int) -> Told:
+    if frame.f_locals is frame.f_globals:
+        raise EagerError("runs a module")
+    return None
+
+
+def _load_attr(call: FollowedCall, frame: Any, argument: int) -> Told:
+    return attributes.read(call, peek(frame, 1), frame.f_code.co_names[argument])
+
+
+def _store_attr(call: FollowedCall, frame: Any, argument: int) -> Told:
+    attributes.store(call, peek(frame, 1), frame.f_code.co_names[argument], peek(frame, 2))
+    return None
+
+
+def _delete_attr(call: FollowedCall, frame: Any, argument: int) -> Told:
+    attributes.delete(call, peek(frame, 1), frame.f_code.co_names[argument])
+    return None
+
+
+def _delete_subscr(call: FollowedCall, frame: Any, argument: int) -> Told:
+    if not call.is_fresh(peek(frame, 2)):
+        raise EagerError(f"deletes an item of a {type(peek(frame, 2)).__name__}")
+    return None
+
+
+def _refuse(what: str) -> Rule:
+    def rule(call: FollowedCall, frame: Any, argument: int) -> Told:
+        raise EagerError(what)
+
+    return rule
+
+
+def _binary_subscr(call: FollowedCall, frame: Any, argument: int) -> Told:
+    return read_item(call, peek(frame, 2), peek(frame, 1))
+
+
+def read_item(call: FollowedCall, value: Any, index: Any) -> Told:
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        return tensors.run_op(call, [value, index], {})
+    call.needs_identity(index, value)
+    _guard_index(call, index)
+    if isinstance(value, dict):
+        call.check_key(index)
+    if kind in PLAIN or (isinstance(value, tuple) and same_slot(value, tuple, "__getitem__")):
+        if kind not in PLAIN:
+            call.guard_class(value)
+        return call.make if isinstance(index, slice) else None
+    if call.is_fresh(value) and isinstance(value, _CONTAINERS):
+        return call.make if isinstance(index, slice) else None
+    if call.is_given(value):
+        call.guard_type(kind)
+        return call.make if isinstance(index, slice) and kind is list else None
+    if isinstance(value, numpy.ndarray):
+        call.deep(value)
+        call.deep(index)
+        return call.make
+    if isinstance(value, list) and same_slot(value, list, "__getitem__"):
+        call.guard_whole(value)
+        return call.make if isinstance(index, slice) else None
+    if isinstance(value, dict):
+        return _read_item_of_dict(call, value, index)
+    if is_python_class(kind) or isinstance(value, type):
+        call.guard_class(value)  # __getitem__ is followed
+        if isinstance(value, type):
+            call.guard_type(value)
+        return None
+    raise EagerError(f"reads an item of a {kind.__module__}.{kind.__name__}")
+
+
+def _guard_index(call: FollowedCall, index: Any) -> None:
+    """An index of a Python class has __index__, or __hash__ and __eq__, which are followed."""
+    for part in (index.start, index.stop, index.step) if type(index) is slice else (index,):
+        if type(part) not in PLAIN and not isinstance(part, (type, torch.Tensor)):
+            call.guard_class(part)
+
+
+def _read_item_of_dict(call: FollowedCall, value: dict[Any, Any], index: Any) -> Told:
+    call.guard_class(value)
+    getter = type_lookup(type(value), "__getitem__")
+    if isinstance(getter, types.FunctionType):
+        return None  # followed
+    if not same_slot(value, dict, "__getitem__"):
+        raise EagerError(f"reads an item of a {type(value).__name__}")
+    if not compares_by_identity(index):
+        raise EagerError(f"looks up a {type(index).__name__}, whose class decides what is equal")
+    found = dict.get(value, index, NULL)
+    if found is NULL and isinstance(value, collections.defaultdict):
+        raise EagerError("may have a defaultdict make an item")
+    call.guard_entry(value, index, found)
+    return None
+
+
+def _store_subscr(call: FollowedCall, frame: Any, argument: int) -> Told:
+    store_item(call, peek(frame, 2), peek(frame, 1), peek(frame, 3))
+    return None
+
+
+def store_item(call: FollowedCall, holder: Any, index: Any, value: Any) -> None:
+    if isinstance(holder, torch.Tensor):
+        tensors.run_op(call, [holder, index, value], {})
+        return
+    if isinstance(holder, numpy.ndarray):
+        _check_array_write(call, holder)
+        return
+    _guard_index(call, index)
+    if call.is_fresh(holder):
+        if isinstance(holder, dict):
+            call.check_key(index)
+        if isinstance(index, slice):
+            iterate(call, value)
+        return
+    if type(holder) is dict and compares_by_identity(index):
+        call.store(holder, index)
+        return
+    setter = type_lookup(type(holder), "__setitem__")
+    if is_python_class(type(holder)) and isinstance(setter, types.FunctionType):
+        call.guard_class(holder)
+        return
+    raise EagerError(f"sets an item of a {type(holder).__name__}")
+
+
+def _binary_op(call: FollowedCall, frame: Any, argument: int) -> Told:
+    left, right = peek(frame, 2), peek(frame, 1)
+    if argument >= _IN_PLACE and isinstance(left, (list, dict, set, bytearray)) and not call.is_fresh(left):
+        raise EagerError(f"changes a {type(left).__name__} in place")
+    if argument >= _IN_PLACE and isinstance(left, numpy.ndarray):
+        _check_array_write(call, left)
+    if argument in _REMAINDER and isinstance(left, (str, bytes)):
+        read_text(call, right)
+    return operate(call, left, right)
+
+
+def _check_array_write(call: FollowedCall, array: Any) -> None:
+    from torchreel.graphs.guards.numpy_functions import check_write
+
+    check_write(call, array)
+
+
+def operate(call: FollowedCall, *operands: Any) -> Told:
+    if any(isinstance(value, torch.Tensor) for value in operands):
+        return tensors.run_op(call, list(operands), {})
+    for value in operands:
+        call.deep(value)
+    known = all(type(value) in PLAIN or type(value) in _CONTAINERS or _is_of_numpy(value) for value in operands)
+    return call.make if known else None
+
+
+def _is_of_numpy(value: Any) -> bool:
+    return isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def refuse_tensors_in(*values: Any) -> None:
+    """Comparing containers compares what they hold: tensors by identity first, and then by their numbers."""
+    for value in values:
+        if not isinstance(value, torch.Tensor) and any(True for _ in tensors.tensors_in(value)):
+            raise EagerError("compares containers that hold tensors")
+
+
+def _compare_op(call: FollowedCall, frame: Any, argument: int) -> Told:
+    refuse_tensors_in(peek(frame, 2), peek(frame, 1))
+    for value, other in ((peek(frame, 2), peek(frame, 1)), (peek(frame, 1), peek(frame, 2))):
+        known = isinstance(value, (torch.Tensor, *_CONTAINERS)) or type(other) in PLAIN
+        if call.is_given(value) and not known:
+            call.refuse_identity(value)
+    return operate(call, peek(frame, 2), peek(frame, 1))
+
+
+def _contains_op(call: FollowedCall, frame: Any, argument: int) -> Told:
+    contains(call, peek(frame, 1), peek(frame, 2))
+    return None
+
+
+def contains(call: FollowedCall, holder: Any, item: Any) -> None:
+    if isinstance(holder, torch.Tensor):
+        raise EagerError("asks whether a tensor contains something")
+    if has_nan(item):
+        raise EagerError("looks for a NaN, which is found by identity")
+    call.needs_identity(item, holder)
+    if isinstance(holder, (dict, set, frozenset)):
+        call.check_key(item)
+    if isinstance(holder, dict) and call.is_outer(holder) and same_slot(holder, dict, "__contains__"):
+        if not compares_by_identity(item):
+            raise EagerError(f"looks up a {type(item).__name__}, whose class decides what is equal")
+        call.guard_class(holder)
+        call.guard_entry(holder, item, dict.get(holder, item, NULL))
+        return
+    call.guard_whole(holder)
+    call.deep(item)
+    if isinstance(holder, (list, tuple)):
+        if isinstance(item, torch.Tensor) or any(isinstance(one, torch.Tensor) for one in holder):
+            raise EagerError("looks for a tensor in a list, which compares numbers")
+        call.deep(holder)
+
+
+def _is_op(call: FollowedCall, frame: Any, argument: int) -> Told:
+    left, right = peek(frame, 2), peek(frame, 1)
+    if frame.f_globals is not vars(copy):  # which asks whether a copy is the object itself, and both are plain
+        refuse_equal(left, right)
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, torch.Tensor) and type(other) not in PLAIN:
+            call.compare_identity(one, other)
+        elif not isinstance(other, type):
+            call.needs_identity(one, other)
+    tensors_only = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
+    if call.is_given(left) and call.is_given(right) and not tensors_only:
+        raise EagerError("asks whether two of its arguments are one")
+    return None
+
+
+def refuse_equal(left: Any, right: Any) -> None:
+    """Plain values are guarded by value: which of two equal ones it is, nobody knows in another call."""
+    by_value = type(left) in _COMPARED_BY_VALUE or isinstance(left, (tuple, numpy.generic))
+    if type(left) is type(right) and by_value:
+        raise EagerError(f"asks which of two {type(left).__name__} objects that may be equal it has")
+
+
+def _truth(call: FollowedCall, frame: Any, argument: int) -> Told:
+    call.guard_true(peek(frame, 1))
+    return None
+
+
+def _unary(call: FollowedCall, frame: Any, argument: int) -> Told:
+    return operate(call, peek(frame, 1))
+
+
+def _get_iter(call: FollowedCall, frame: Any, argument: int) -> Told:
+    return iterate(call, peek(frame, 1))
+
+
+def iterate(call: FollowedCall, value: Any) -> Told:
+    """iter(value): the iterator that comes of it is new."""
+    if isinstance(value, torch.Tensor):
+        return None  # Tensor.__iter__ is Python
+    if type_lookup(type(value), "__next__") is not NULL:
+        if call.is_fresh(value):
+            return None
+        raise EagerError(f"advances a {type(value).__name__} that was made before the call")
+    if call.is_given(value):
+        call.guard_type(type(value))
+    is_set = isinstance(value, (set, frozenset)) and not call.is_outer(value)
+    if is_set and not all(type(item) in ATOMS for item in value):
+        raise EagerError("depends on the order of a set of objects")
+    call.guard_whole(value)
+    maker = type_lookup(type(value), "__iter__")
+    if isinstance(maker, types.FunctionType):
+        if maker.__code__.co_flags & _GENERATOR:
+            return call.make
+        call.readers.setdefault(maker.__code__, _is_own_iterator)
+        return None
+    known = not is_python_class(type(value)) or isinstance(value, (list, dict, set, tuple))
+    return call.make if known else None
+
+
+def _is_own_iterator(call: FollowedCall, value: Any) -> None:
+    """What __iter__ of Python hands to C code, which advances it."""
+    if not is_python_class(type(value)) and not isinstance(value, torch.Tensor):
+        advance(call, value)
+
+
+def _for_iter(call: FollowedCall, frame: Any, argument: int) -> Told:
+    advance(call, peek(frame, 1))
+    return None
+
+
+def advance(call: FollowedCall, value: Any) -> None:
+    if is_python_class(type(value)):
+        call.guard_class(value)  # __next__ is followed
+    elif not call.is_fresh(value):
+        raise EagerError(f"advances a {type(value).__name__} that was made before the call")
+
+
+def _send(call: FollowedCall, frame: Any, argument: int) -> Told:
+    if not call.is_fresh(peek(frame, 2)):
+        raise EagerError("advances a generator that was made before the call")
+    return None
+
+
+def _unpack(call: FollowedCall, frame: Any, argument: int) -> Told:
+    iterate(call, peek(frame, 1))
+    return None
+
+
+def _make(call: FollowedCall, frame: Any, argument: int) -> Told:
+    return call.make
+
+
+def _build_set(call: FollowedCall, frame: Any, argument: int) -> Told:
+    for place in range(argument):
+        call.check_key(peek(frame, 1 + place))
+    return call.make
+
+
+def _build_map(call: FollowedCall, frame: Any, argument: int) -> Told:
+    for place in range(argument):
+        call.check_key(peek(frame, 2 + 2 * place))
+    return call.make
+
+
+def _set_add(call: FollowedCall, frame: Any, argument: int) -> Told:
+    call.check_key(peek(frame, 1))
+    return None
+
+
+def _map_add(call: FollowedCall, frame: Any, argument: int) -> Told:
+    call.check_key(peek(frame, 2))
+    return None
+
+
+_TESTED = frozenset(
+    ("__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__instancecheck__",
+     "__subclasscheck__", "__subclasshook__")
+)  # fmt: skip
+_CONTAINS_OP, _GET_ITER = dis.opmap["CONTAINS_OP"], dis.opmap["GET_ITER"]
+
+
+def _opcode_of_caller(frame: Any) -> int:
+    """The opcode that the calling frame is at, whose C code may have called this one."""
+    back = frame.f_back
+    return -1 if back is None or back.f_lasti < 0 else int(back.f_code.co_code[back.f_lasti])
+
+
+def _return_value(call: FollowedCall, frame: Any, argument: int) -> Told:
+    """What is handed to C code, which may look into it: to sorted() by its key, to `in` by __contains__."""
+    value = peek(frame, 1)
+    if type(value) in ATOMS:
+        return None
+    name, opcode = frame.f_code.co_name, _opcode_of_caller(frame)
+    if name in _TESTED or opcode == _CONTAINS_OP:
+        call.guard_true(value)
+    elif name == "keys":
+        iterate(call, value)
+    elif name == "__iter__" or opcode == _GET_ITER:
+        _is_own_iterator(call, value)
+    return _yield_value(call, frame, argument)
+
+
+def _yield_value(call: FollowedCall, frame: Any, argument: int) -> Told:
+    value, back = peek(frame, 1), frame.f_back
+    if type(value) in ATOMS:
+        return None
+    reader = call.readers.get(frame.f_code)
+    if reader is not None:
+        reader(call, value)
+    if back is not None and back.f_lasti - call.looking.get(id(back), -9) in (0, 2):  # or after EXTENDED_ARG
+        look_at_item(call, value)
+    return None
+
+
+def look_at_item(call: FollowedCall, value: Any) -> None:
+    """C code compares, adds or tests what a callback or an iterator gives it."""
+    if isinstance(value, torch.Tensor):
+        tensors.bind(call, value)
+    elif type_lookup(type(value), "__next__") is not NULL:
+        advance(call, value)
+    else:
+        call.deep(value)
+
+
+def _raise(call: FollowedCall, frame: Any, argument: int) -> Told:
+    """An exception that is raised gets a traceback and a context."""
+    if call.handled is not None:
+        raise EagerError("raises an exception while its caller handles one")
+    call.checks.ask("sys.exception()", sys.exception, (), None)
+    value = peek(frame, argument) if argument else None
+    if isinstance(value, type):
+        call.guard_type(value)
+    if isinstance(value, BaseException) and not call.is_fresh(value):
+        raise EagerError(f"raises a {type(value).__name__} that was made before the call")
+    return None
+
+
+def _format_value(call: FollowedCall, frame: Any, argument: int) -> Told:
+    read_text(call, peek(frame, 2 if argument & 4 else 1))
+    return None
+
+
+def read_text(call: FollowedCall, value: Any) -> None:
+    """str(value), repr(value) or format(value): known of plain values, of classes, and where Python says how."""
+    if is_plain_to_the_bottom(value):
+        if isinstance(value, range):
+            raise EagerError("writes a range as text")  # equal ones may have other ends
+        for number in value if isinstance(value, tuple) else (value,):
+            if type(number) is int and number.bit_length() > _BITS:
+                raise EagerError("writes a number of very many digits as text")
+        return
+    if type(value) in (list, dict) and not call.is_outer(value):
+        for item in (*value, *(value.values() if isinstance(value, dict) else ())):
+            read_text(call, item)
+        return
+    if isinstance(value, type) and same_slot(value, type, "__repr__") and same_slot(value, type, "__str__"):
+        call.guard_type(value)
+        call.guard_type(type(value))
+        return
+    if is_python_class(type(value)) and not isinstance(value, (list, dict, set, tuple)):
+        format_, text, form = (type_lookup(type(value), name) for name in ("__format__", "__str__", "__repr__"))
+        followed = isinstance(text, types.FunctionType) and isinstance(form, types.FunctionType)
+        if followed and (isinstance(format_, types.FunctionType) or same_slot(value, object, "__format__")):
+            call.guard_class(value)
+            return
+    raise EagerError("formats an object as text")
+
+
+def _before_with(call: FollowedCall, frame: Any, argument: int) -> Told:
+    from torchreel.graphs.guards.torch_functions import MODES_OF_C
+
+    value = peek(frame, 1)
+    if not is_python_class(type(value)) and type(value) not in MODES_OF_C:
+        raise EagerError(f"enters a {type(value).__module__}.{type(value).__name__}")
+    call.guard_class(value)
+    return None
+
+
+def _import_name(call: FollowedCall, frame: Any, argument: int) -> Told:
+    name, level = frame.f_code.co_names[argument], peek(frame, 2)
+    builtins = frame.f_builtins
+    call.checks.builtins_of(builtins)
+    call.guard_entry(builtins, "__import__", builtins["__import__"], "builtins")
+    if level:
+        call.checks.globals_of(call.frame_function(frame), frame.f_globals)
+        package = frame.f_globals.get("__package__", NULL)
+        call.guard_entry(frame.f_globals, "__package__", package)
+        if type(package) is not str:
+            raise EagerError(f"imports {name}")
+        name = ".".join(filter(None, (package.rsplit(".", level - 1)[0], name)))
+    call.checks.class_of(sys, vars(sys))
+    call.checks.entry(vars(sys), "modules", sys.modules, "sys")
+    for part in dict.fromkeys((name, name.split(".")[0])):
+        if part not in sys.modules:
+            raise EagerError(f"imports {name} for the first time")
+        call.guard_entry(sys.modules, part, sys.modules[part], "sys.modules")
+    return None
+
+
+def _import_from(call: FollowedCall, frame: Any, argument: int) -> Told:
+    module, name = peek(frame, 1), frame.f_code.co_names[argument]
+    if type(module) is types.ModuleType and name not in vars(module) and "__getattr__" not in vars(module):
+        raise EagerError(f"imports {name}, which is no attribute of its package")
+    return attributes.read(call, peek(frame, 1), frame.f_code.co_names[argument])
+
+
+def _call(call: FollowedCall, frame: Any, argument: int) -> Told:
+    names = call.native.take_names() or ()
+    values = [peek(frame, argument - place) for place in range(argument)]
+    function = peek(frame, argument + 2)
+    if function is not NULL:
+        values.insert(0, peek(frame, argument + 1))
+    else:
+        function = peek(frame, argument + 1)
+    split = len(values) - len(names)
+    return _invoke(call, function, values[:split], dict(zip(names, values[split:], strict=True)))
+
+
+def _call_function_ex(call: FollowedCall, frame: Any, argument: int) -> Told:
+    keywords = peek(frame, 1) if argument & 1 else {}
+    function, values = peek(frame, 3 if argument & 1 else 2), peek(frame, 2 if argument & 1 else 1)
+    iterate(call, values)
+    if not isinstance(values, (tuple, list)):
+        if type(function) is types.FunctionType:
+            return _invoke(call, function, [], {})  # Python, which is followed: its arguments do not matter here
+        raise EagerError(f"calls a function with *{type(values).__name__}")
+    if type(keywords) is not dict:
+        call.guard_whole(keywords)
+    return _invoke(call, function, list(values), dict(keywords))
+
+
+def _invoke(call: FollowedCall, function: Any, values: list[Any], keywords: dict[str, Any]) -> Told:
+    from torchreel.graphs.guards.calls import invoke
+
+    return invoke(call, function, values, keywords)
+
+
+_BY_NAME: dict[str, Rule | None] = {
+    "LOAD_GLOBAL": _load_global,
+    "LOAD_NAME": _load_name,
+    "LOAD_ATTR": _load_attr,
+    "LOAD_METHOD": _load_attr,
+    "LOAD_DEREF": _load_deref,
+    "LOAD_CLASSDEREF": _load_deref,
+    "BINARY_SUBSCR": _binary_subscr,
+    "BINARY_OP": _binary_op,
+    "COMPARE_OP": _compare_op,
+    "CONTAINS_OP": _contains_op,
+    "IS_OP": _is_op,
+    **dict.fromkeys(("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT"), _unary),
+    **dict.fromkeys(
+        ("UNARY_NOT", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE",
+         "POP_JUMP_BACKWARD_IF_FALSE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
+        _truth,
+    ),
+    **dict.fromkeys(("GET_ITER", "GET_YIELD_FROM_ITER"), _get_iter),
+    "FOR_ITER": _for_iter,
+    "SEND": _send,
+    **dict.fromkeys(
+        ("UNPACK_SEQUENCE", "UNPACK_EX", "GET_LEN", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"), _unpack
+    ),
+    "CALL": _call,
+    "CALL_FUNCTION_EX": _call_function_ex,
+    "KW_NAMES": _make,  # the native follower takes it
+    "STORE_ATTR": _store_attr,
+    "STORE_SUBSCR": _store_subscr,
+    "STORE_GLOBAL": _store_global,
+    "STORE_DEREF": _store_deref,
+    "STORE_NAME": _store_name,
+    "DELETE_ATTR": _delete_attr,
+    "DELETE_SUBSCR": _delete_subscr,
+    "DELETE_GLOBAL": _refuse("deletes a global"),
+    "DELETE_DEREF": _store_deref,
+    "DELETE_NAME": _store_name,
+    "RETURN_VALUE": _return_value,
+    "YIELD_VALUE": _yield_value,
+    "RAISE_VARARGS": _raise,
+    **dict.fromkeys(("BUILD_LIST", "BUILD_CONST_KEY_MAP", "MAKE_FUNCTION"), _make),
+    "BUILD_SET": _build_set,
+    "BUILD_MAP": _build_map,
+    "SET_ADD": _set_add,
+    "MAP_ADD": _map_add,
+    "IMPORT_NAME": _import_name,
+    "IMPORT_FROM": _import_from,
+    "BEFORE_WITH": _before_with,
+    "FORMAT_VALUE": _format_value,
+    **dict.fromkeys(
+        ("IMPORT_STAR", "BEFORE_ASYNC_WITH", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE", "MATCH_MAPPING",
+         "MATCH_SEQUENCE", "MATCH_KEYS", "MATCH_CLASS", "PRINT_EXPR", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS",
+         "PREP_RERAISE_STAR", "CHECK_EG_MATCH", "ASYNC_GEN_WRAP"),
+        None,
+    ),
+}  # fmt: skip
+
+
+def _rules() -> dict[int, Rule]:
+    return {
+        dis.opmap[name]: rule or _refuse(f"uses {name}, which is not followed")
+        for name, rule in _BY_NAME.items()
+        if name in dis.opmap
+    }
+
+
+RULES = _rules()
