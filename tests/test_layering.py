@@ -25,8 +25,9 @@ ALLOWED = {
     "profiler": {"reel", "record", "analyze", "export", "_core"},
     "edge": {"reel", "record", "export", "_core"},
     "program": set(),
-    "tape": {"program", "_tape"},
-    "graphs": {"program", "tape", "_tape", "_graphs", "_core"},
+    "guards": {"_graphs"},
+    "tape": {"program", "guards", "_tape"},
+    "graphs": {"program", "guards", "tape", "_tape", "_graphs", "_core"},
     "__main__": {"cli"},
     "cli": {
         "reel",
@@ -44,7 +45,7 @@ ALLOWED = {
         "_decode",
     },
 }
-MAY_IMPORT_TORCH = {"record", "memory", "profiler", "tape", "graphs", "edge"}
+MAY_IMPORT_TORCH = {"record", "memory", "profiler", "guards", "tape", "graphs", "edge"}
 
 
 def files() -> list[Path]:

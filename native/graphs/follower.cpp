@@ -109,6 +109,7 @@ void Follower::close() {
   asked_.clear();
   kept_.clear();
   expected_.clear();
+  passed_over_.clear();
   for (auto* one : {&rules_, &op_, &result_, &enter_, &refuse_, &adopts_}) *one = py::object();
 }
 
@@ -136,12 +137,17 @@ void Follower::make(PyObject* object) {
     return;
   }
   order_.push_back(object);
-  constexpr size_t kRecent = 48, kAll = 2048;
+  constexpr size_t kAll = 2048;
   if (order_.size() % kAll == 0) {
     sweep(0);
   } else if (THPVariable_Check(object)) {
-    sweep(order_.size() > kRecent ? order_.size() - kRecent : 0);
+    let_go_of_recent();
   }
+}
+
+void Follower::let_go_of_recent() {
+  constexpr size_t kRecent = 48;
+  sweep(order_.size() > kRecent ? order_.size() - kRecent : 0);
 }
 
 // A generator that nobody else has ends now, as it would without us: its `finally` may have effects.
@@ -210,6 +216,10 @@ bool Follower::is_own(PyCodeObject* code) {
 int Follower::trace(PyObject*, PyFrameObject* frame, int what, PyObject*) {
   Follower* self = active;
   if (self == nullptr || self->stopped_) return 0;
+  if (self->passing_ != nullptr) {
+    if (what == PyTrace_RETURN && frame == self->passing_) self->passing_ = nullptr;
+    return 0;
+  }
   int failed = 0;
   try {
     switch (what) {
@@ -278,6 +288,12 @@ int Follower::take_call(PyFrameObject* object) {
   PyCodeObject* code = frame->code;
   mirror->trace_lines = 0;
   callee_ = nullptr;
+  for (const auto& one : passed_over_) {
+    if (one.ptr() == reinterpret_cast<PyObject*>(code)) {
+      passing_ = object;
+      return 0;
+    }
+  }
   if (is_own(code)) {
     rules_.attr("enter_own")(py::handle(reinterpret_cast<PyObject*>(object)));
     return 0;
@@ -524,6 +540,8 @@ void bind_follower(py::module_& module) {
       .def("is_fresh", [](const Follower& self, const py::handle& object) { return self.is_fresh(object.ptr()); })
       .def("give", [](Follower& self, const py::handle& object) { self.give(object.ptr()); })
       .def("is_given", [](const Follower& self, const py::handle& object) { return self.is_given(object.ptr()); })
+      .def("let_go_of_recent", &Follower::let_go_of_recent)
+      .def("pass_over", &Follower::pass_over)
       .def("expect", &Follower::expect)
       .def_property_readonly("generators", &Follower::generators)
       .def("adopt_from", [](Follower& self, const py::handle& frame) { self.adopt_from(frame.ptr()); })
@@ -544,6 +562,11 @@ void bind_follower(py::module_& module) {
   });
   module.def("lookup_kind", [](const py::handle& type) { return lookup_kind(type_of(type)); });
   module.def("is_of_python", [](const py::handle& type) { return is_of_python(type_of(type)); });
+  // Without telling those who watch what Python asks of tensors.
+  module.def("gradient_of", [](const py::handle& tensor) {
+    const c10::TensorImpl* found = THPVariable_Unpack(tensor.ptr()).unsafeGetTensorImpl();
+    return py::reinterpret_steal<py::object>(THPVariable_Wrap(found->grad()));
+  });
   module.def("type_flags", [](const py::handle& type) { return type_of(type)->tp_flags; });
 }
 

@@ -47,6 +47,10 @@ class Follower {
   bool is_plain(PyObject* object) const { return plain_.contains(Py_TYPE(object)); }
 
   // The next __init__ of an object of this class makes it.
+  // Lets go of tensors that the call made just now and that nobody has any more.
+  void let_go_of_recent();
+  // A function with this code, and all that it calls, is not followed.
+  void pass_over(pybind11::object code) { passed_over_.push_back(std::move(code)); }
   void expect(pybind11::object type) { expected_.push_back(std::move(type)); }
   // Frames that are called from this one get tensors and contexts that the engine of autograd made just now.
   void adopt_from(PyObject* frame);
@@ -91,6 +95,8 @@ class Follower {
   std::unordered_set<PyTypeObject*> plain_;
   std::string own_files_;
   std::unordered_map<PyCodeObject*, bool> own_;
+  std::vector<pybind11::object> passed_over_;
+  PyFrameObject* passing_ = nullptr;     // the frame that is not followed, until it ends
   std::unordered_set<PyObject*> fresh_;  // a reference of each is held
   std::vector<PyObject*> order_;         // the same, as they came, without generators
   std::vector<PyObject*> generators_;    // the same: those that are alive

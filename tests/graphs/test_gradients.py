@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import torchreel
-from tests.graphs.guards.lockstep import told
+from tests.guards.lockstep import told
 
 PROGRAMS: dict[str, Callable[[Any], list[Any]]] = {}
 

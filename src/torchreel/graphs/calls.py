@@ -8,8 +8,8 @@ import torch
 
 from torchreel import _graphs
 from torchreel.graphs.derivatives import Pattern
-from torchreel.graphs.guards.python_guards import PythonGuards
 from torchreel.graphs.recording import Recording, fit_objects
+from torchreel.guards.python_guards import PythonGuards
 from torchreel.tape.structure import Structure
 
 _SENTENCES = 32  # that are kept for people

@@ -17,12 +17,12 @@ from torchreel import _graphs
 from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError, first_line
 from torchreel.graphs.calls import CallKind, with_history
 from torchreel.graphs.costs import Cost, costs_of
-from torchreel.graphs.guards.followed_call import FollowedCall
-from torchreel.graphs.object_arguments import objects_in
 from torchreel.graphs.options import GraphOptions, Held, Inductor, Mutation, Verify
 from torchreel.graphs.recording import Recording, Take
 from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.swapping import follow_swaps
+from torchreel.guards.followed_call import FollowedCall
+from torchreel.guards.objects import objects_in
 
 _MANY_SHAPES = 8  # recordings of one function that deserve a word
 _TRIES = 3  # recordings of one kind of call before it is left alone

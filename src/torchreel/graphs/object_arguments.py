@@ -7,12 +7,11 @@ where tensors stood, plain values are the same to the bit, and any other object 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from torchreel import _graphs
+from torchreel.guards.objects import inside_of, is_taken_apart
 from torchreel.tape.structure import Place, Whole, Wrapper
 
 _DEEPEST = 12
@@ -28,33 +27,6 @@ def tensors_of(shape: Any, value: Any) -> list[torch.Tensor]:
     found: dict[int, torch.Tensor] = {}
     _match(shape, value, found, 0)
     return [found[index] for index in range(len(found))]
-
-
-def objects_in(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
-    """The objects that are compared by what they hold, and the containers in them."""
-    seen = set() if seen is None else seen
-    if isinstance(value, torch.Tensor) or id(value) in seen:
-        return
-    seen.add(id(value))
-    if type(value) in (list, dict, tuple):
-        if type(value) is not tuple:
-            yield value
-        for item in value.values() if type(value) is dict else value:
-            yield from objects_in(item, seen)
-    elif is_taken_apart(value):
-        yield value
-        for _, part in _inside(value):
-            yield from objects_in(part, seen)
-
-
-def is_taken_apart(value: Any) -> bool:
-    """Whether all that such an object holds can be seen: in its __dict__, or as items of a dict, list or tuple."""
-    if isinstance(value, (type, torch.nn.Module, torch.optim.Optimizer, torch.Tensor)) or callable(value):
-        return False
-    own = _graphs.instance_dict(value)
-    if own is None and not isinstance(value, (list, dict, tuple)):
-        return False
-    return not any(vars(kind).get("__slots__") for kind in type(value).__mro__)
 
 
 def _match(shape: Any, value: Any, found: dict[int, torch.Tensor], depth: int) -> None:
@@ -73,7 +45,7 @@ def _match(shape: Any, value: Any, found: dict[int, torch.Tensor], depth: int) -
         if not _is_same(shape, value):
             raise OtherError
     elif kind in (list, tuple, dict) or (shape is not value and is_taken_apart(shape)):
-        _match_parts(list(_inside(shape)), list(_inside(value)), found, depth)
+        _match_parts(list(inside_of(shape)), list(inside_of(value)), found, depth)
     elif shape is not value:
         raise OtherError
 
@@ -85,19 +57,6 @@ def _match_parts(shapes: list[Any], values: list[Any], found: dict[int, torch.Te
         if type(name) is not type(other) or not (name is other or (type(name) in _PLAIN and _is_same(name, other))):
             raise OtherError
         _match(shape, value, found, depth + 1)
-
-
-def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
-    """All that it holds, in its order."""
-    if isinstance(value, dict):
-        yield from dict.items(value)
-    elif isinstance(value, list):
-        yield from enumerate(list.__iter__(value))
-    elif isinstance(value, tuple):
-        yield from enumerate(tuple.__iter__(value))
-    own = _graphs.instance_dict(value)
-    if own is not None:
-        yield from own.items()
 
 
 def _is_same(was: Any, now: Any) -> bool:

@@ -14,13 +14,14 @@ import torch._subclasses.schema_check_mode  # which torch imports where modes ar
 from torchreel import _graphs, _tape
 from torchreel.errors import TapeError, first_line
 from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate, owners_of
-from torchreel.graphs.guards.followed_call import FollowedCall
-from torchreel.graphs.guards.python_guards import PythonGuards
 from torchreel.graphs.joined import Joint, leaves_for
-from torchreel.graphs.object_arguments import OtherError, objects_in, tensors_of
+from torchreel.graphs.object_arguments import OtherError, tensors_of
 from torchreel.graphs.options import GraphOptions
 from torchreel.graphs.output_facts import OutputFacts
 from torchreel.graphs.refusal import RefusedError
+from torchreel.guards.followed_call import FollowedCall
+from torchreel.guards.objects import objects_in
+from torchreel.guards.python_guards import PythonGuards
 from torchreel.program.model import SET_RNG, Program, Ref, Tree
 from torchreel.program.source_frames import source_line
 from torchreel.program.writes import read_and_written, written_storages

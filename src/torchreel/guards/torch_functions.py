@@ -12,12 +12,12 @@ import torch
 from torch._library import custom_ops
 
 from torchreel._graphs import TensorState
-from torchreel.graphs.guards import distributed_functions, numpy_functions, tensors
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.opaque import OPAQUE
+from torchreel.guards import distributed_functions, numpy_functions, tensors
+from torchreel.guards.eager import EagerError, WriteError
+from torchreel.guards.opaque import OPAQUE
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 Told = Callable[[Any], object] | None
 Rule = Callable[["FollowedCall", list[Any], dict[str, Any]], Told]
@@ -289,7 +289,8 @@ _HOOKS = TensorState.HOOKS | TensorState.ACCUMULATE_HOOKS
 def _run_backward(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     """The engine, which runs in this thread on the CPU: hooks and functions of Python are followed."""
     if call.arguments_have_history():
-        raise EagerError("runs a backward, and is given a tensor that has a history (grad_fn)")
+        raise WriteError("runs a backward, and is given a tensor that has a history (grad_fn)")
+    call.note_histories(values[1])
     seen: set[Any] = set()
     for tensor in tensors.tensors_in(values[1]):
         for leaf in tensors.leaves(tensor, seen):
@@ -300,7 +301,11 @@ def _run_backward(call: FollowedCall, values: list[Any], keywords: dict[str, Any
                 | TensorState.ACCUMULATE_HOOKS
                 | TensorState.REQUIRES_GRAD
             )
+            if call.writes is not None:
+                bits &= ~TensorState.GRAD
             tensors.ask(call, leaf, bits | TensorState.RETAINS_GRAD)
+            if call.writes is not None:
+                continue  # a tape has the ops of hooks, and knows whether gradients are there
             if not call.is_fresh(leaf) and call.states[id(leaf)].bits & _HOOKS:
                 raise EagerError("runs a backward to a tensor that has hooks")
             if call.is_given(leaf) and call.states[id(leaf)].bits & TensorState.GRAD:
@@ -424,7 +429,7 @@ def _requires_grad(call: FollowedCall, values: list[Any], keywords: dict[str, An
     """Of a tensor of others only where it changes nothing."""
     tensor = values[0]
     wanted = bool(values[1] if len(values) > 1 else keywords.get("requires_grad", True))
-    if not call.is_fresh(tensor):
+    if not call.is_fresh(tensor) and not tensors.is_old_gradient(call, tensor):
         if tensor.requires_grad is not wanted:
             raise EagerError(f"calls requires_grad_({wanted}) of a tensor that was made before the call")
         tensors.ask(call, tensor, TensorState.REQUIRES_GRAD)
@@ -432,6 +437,28 @@ def _requires_grad(call: FollowedCall, values: list[Any], keywords: dict[str, An
 
 
 _know(METHODS, _requires_grad, vars(_C.TensorBase)["requires_grad_"])
+
+
+def _of_generator(name: str) -> Rule:
+    """A state of random numbers is asked for, or set: ops of a tape, and of nothing else."""
+
+    def rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+        if call.writes is None:
+            raise EagerError(f"calls torch._C.Generator.{name}(), which is not known")
+        return tensors.run_op(call, values, keywords)
+
+    return rule
+
+
+def _make_generator(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+    if call.writes is None:
+        raise EagerError("makes a torch._C.Generator")
+    return call.make
+
+
+for _name in ("get_state", "set_state", "manual_seed", "initial_seed", "seed"):
+    _know(METHODS, _of_generator(_name), vars(_C.Generator)[_name])
+CLASSES[torch.Generator] = _make_generator
 
 
 def rule_of_method(method: Any) -> Rule | None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.opcodes import Told
-from torchreel.graphs.guards.types_known import is_plain_to_the_bottom
+from torchreel.guards.eager import EagerError
+from torchreel.guards.opcodes import Told
+from torchreel.guards.types_known import is_plain_to_the_bottom
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 _MAKERS = ("arange", "zeros", "ones", "empty", "full", "array", "asarray", "ascontiguousarray", "concatenate", "where",
            "dot", "matmul", "zeros_like", "ones_like", "empty_like", "stack", "linspace", "can_cast",
@@ -90,7 +90,7 @@ def from_array(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) 
 
 def to_array(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     """Tensor.numpy(): the tape compares the bytes at each replay. What is written to the array, it would not see."""
-    from torchreel.graphs.guards import tensors
+    from torchreel.guards import tensors
 
     tensors.bind(call, values[0])
 

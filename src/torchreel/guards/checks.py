@@ -15,8 +15,8 @@ import torch
 
 from torchreel import _graphs
 from torchreel._graphs import NULL
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.types_known import ATOMS, PLAIN, takes_weak_references
+from torchreel.guards.eager import EagerError
+from torchreel.guards.types_known import ATOMS, PLAIN, takes_weak_references
 
 _LIBRARY = str(Path(os.__file__).parent)
 
@@ -44,10 +44,15 @@ class Checks:
         self._held: list[Any] = []  # so that an id means one object for as long as the call is followed
         self._asks: dict[Any, tuple[str, Any, tuple[Any, ...], Any]] = {}
         self.met: Callable[[Any], None] | None = None  # is told of each object that a check finds
+        self.stand_ins: dict[int, Any] = {}  # by the id of a function: the one that is in its place when nobody records
         self.hidden: dict[int, str] = {}  # id of a dict -> a key that is ours, and not the program's
 
     def __len__(self) -> int:
         return len(self._all) + len(self._asks)
+
+    def has_read(self, holder: object) -> bool:
+        """Whether something is known of what a container holds."""
+        return any((kind, id(holder), None) in self._known for kind in ("entries", "whole", "length"))
 
     # What leads to an object
 
@@ -106,11 +111,21 @@ class Checks:
 
     def entry(self, holder: dict[Any, Any], key: Any, value: Any, path: str = "") -> None:
         """holder[key] is value, or absent where value is NULL."""
+        value = self.stand_ins.get(id(value), value)
         number = self._add("entries", holder, None, path or self.path_of(holder))
         check = self._all[number]
         if key not in check.entries:
             check.entries[key] = value
             self.lead(value, number, _joined(check.path, key))
+
+    def has_entry(self, holder: dict[Any, Any], key: Any) -> bool:
+        number = self._known.get(("entries", id(holder), None))
+        return number is not None and key in self._all[number].entries
+
+    def forget_entry(self, holder: dict[Any, Any], key: Any) -> None:
+        number = self._known.get(("entries", id(holder), None))
+        if number is not None:
+            self._all[number].entries.pop(key, None)
 
     def whole(self, holder: Any) -> None:
         """All that a container holds, in its order. What is in it is guarded where it is read."""

@@ -15,7 +15,7 @@ from torch import nn
 
 import torchreel
 from torchreel.graphs import status
-from torchreel.graphs.guards.followed_call import FollowedCall
+from torchreel.guards.followed_call import FollowedCall
 
 SCALE = 2.0
 TABLE = {"a": [1, 2, 3], "b": {"deep": (1.0, 2.0)}}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchreel._graphs import TensorState, instance_dict, type_lookup
-from torchreel.graphs.guards.types_known import PLAIN, is_plain_to_the_bottom, is_python_class
+from torchreel._graphs import TensorState, gradient_of, instance_dict, type_lookup
+from torchreel.guards.types_known import PLAIN, is_plain_to_the_bottom, is_python_class
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 _DEEPEST = 12
 _CONTAINERS = (list, tuple, dict, collections.OrderedDict)
@@ -22,10 +22,10 @@ _OF_COPIES = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__
 _CONSTANT = (type, types.FunctionType, types.ModuleType, torch.dtype, torch.device, torch.Generator)
 
 
-def reason(call: FollowedCall, result: Any) -> str:
+def reason(call: FollowedCall, result: Any, verb: str = "returns") -> str:
     """Why the result cannot be given again, or nothing."""
-    gradients = {id(tensor.grad) for tensor, _ in call.asked.values() if tensor.is_leaf and tensor.grad is not None}
-    return _Look(call, gradients).at(result, 0)
+    gradients = {id(gradient_of(tensor)) for tensor, _ in call.asked.values()} - {id(None)}
+    return _Look(call, gradients).at(result, 0).replace("returns", verb, 1)
 
 
 class _Look:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchreel._graphs import NULL, TensorState, instance_dict
-from torchreel.graphs.guards.eager import EagerError
+from torchreel.guards.eager import EagerError
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 _GEOMETRY = TensorState.GEOMETRY
 _LEAF = TensorState.REQUIRES_GRAD | TensorState.GRAD_FN
@@ -79,11 +79,32 @@ def ask(call: FollowedCall, tensor: torch.Tensor, mask: int) -> None:
 
 
 def question(call: FollowedCall, tensor: torch.Tensor, name: str, mask: int) -> None:
+    if call.writes is not None and (call.is_given(tensor) or (name == "grad" and _is_cleared(call, tensor))):
+        return  # a tape compares its inputs itself
     if name in _NOT_IN_KEY and (call.is_given(tensor) or (call.is_fresh(tensor) and tensor._is_view())):
         raise EagerError(f"reads {name} of an argument")
     if name in _OF_HISTORY and call.has_history(tensor):
         raise EagerError(f"reads {name} of an argument that has a history")
     ask(call, tensor, mask)
+
+
+def is_clearing(call: FollowedCall) -> bool:
+    """Whether zero_grad() reads gradients to let go of them: a tape knows what becomes of them."""
+    return call.writes is not None and call.frame.f_code in _CLEARING
+
+
+def is_old_gradient(call: FollowedCall, tensor: torch.Tensor) -> bool:
+    """One that zero_grad() is about to let go of: nobody else may keep it."""
+    return is_clearing(call) and not tensor.requires_grad and not call.is_fresh(tensor)
+
+
+def _is_cleared(call: FollowedCall, tensor: torch.Tensor) -> bool:
+    """Whether it does not matter if a tensor had a gradient when the call began: it is cleared, or about to be."""
+    if not is_clearing(call):
+        return id(tensor) in call.clears
+    if call.frame.f_locals["set_to_none"]:
+        call.clears[id(tensor)] = tensor
+    return True
 
 
 def bind(call: FollowedCall, tensor: torch.Tensor) -> None:
@@ -103,6 +124,7 @@ def bind(call: FollowedCall, tensor: torch.Tensor) -> None:
 
 def run_op(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Callable[[Any], None]:
     """An op: the tape sees it. What it is given besides tensors must be known to the bottom."""
+    call.native.let_go_of_recent()  # before the op makes more
     given = [*tensors_in(values), *tensors_in(keywords)]
     for tensor in given:
         call.guard_type(type(tensor))  # whose methods somebody may replace
@@ -135,6 +157,8 @@ def _is_mark(name: Any) -> bool:
 
 def read(call: FollowedCall, tensor: torch.Tensor, name: str, found: Any) -> bool:
     """An attribute of a tensor. Gives False where it is found like those of other objects."""
+    if is_old_gradient(call, tensor):
+        return True
     call.see(tensor)
     own = {key: value for key, value in (instance_dict(tensor) or {}).items() if not _is_mark(key)}
     if _is_mark(name):
@@ -171,6 +195,7 @@ def read(call: FollowedCall, tensor: torch.Tensor, name: str, found: Any) -> boo
     return False
 
 
+_CLEARING = {torch.nn.Module.zero_grad.__code__, torch.optim.Optimizer.zero_grad.__wrapped__.__code__}
 _PRESERVES = torch.autograd.grad_mode._unsafe_preserve_version_counter.__init__.__code__
 _PRESERVES_VERSION = {_PRESERVES, *(one for one in _PRESERVES.co_consts if isinstance(one, types.CodeType))}
 _METHODS = (

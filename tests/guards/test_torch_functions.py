@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.graphs.guards import programs_of_torch
-from tests.graphs.guards.lockstep import PATTERNS, World, check
-from torchreel.graphs.guards import tensors
-from torchreel.graphs.guards import torch_functions as known
+from tests.guards import programs_of_torch
+from tests.guards.lockstep import PATTERNS, World, check
+from torchreel.guards import tensors
+from torchreel.guards import torch_functions as known
 
 
 # What is no matter of guards.

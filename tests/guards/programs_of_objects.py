@@ -10,7 +10,7 @@ import collections, contextlib, functools, itertools, operator, types, weakref, 
 import torch
 from torch import nn
 from torch.nn import functional as F
-from tests.graphs.guards.lockstep import World
+from tests.guards.lockstep import World
 
 PROGRAMS = {}
 P = PROGRAMS

@@ -26,9 +26,9 @@ import numpy
 import torch
 
 from torchreel._graphs import NULL, instance_dict, type_lookup
-from torchreel.graphs.guards import attributes, opcodes, tensors, warnings_seen
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.types_known import (
+from torchreel.guards import attributes, opcodes, tensors, warnings_seen
+from torchreel.guards.eager import EagerError, WriteError
+from torchreel.guards.types_known import (
     ATOMS,
     PLAIN,
     compares_by_identity,
@@ -37,7 +37,7 @@ from torchreel.graphs.guards.types_known import (
 )
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 Told = Callable[[Any], object] | None
 Rule = Callable[["FollowedCall", list[Any], dict[str, Any]], Told]
@@ -145,6 +145,19 @@ def _pure(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> To
     return None  # max(), reduce() and others may give what they were given
 
 
+def _sum(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+    """A sum of tensors is a new one, but for that of nothing, which is what it began with."""
+    told = _pure(call, values, keywords)
+
+    def made(result: Any) -> None:
+        if told is not None:
+            told(result)
+        if isinstance(result, torch.Tensor) and all(result is not one for one in (*values, *keywords.values())):
+            call.make(result)
+
+    return made
+
+
 def _sorted(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     _pure(call, values, keywords)
     return call.make
@@ -167,10 +180,11 @@ _OPERATORS = (
     "and_", "or_", "xor", "not_", "truth", "index", "lshift", "rshift",
 )  # fmt: skip
 _know(
-    FUNCTIONS, _pure, abs, all, any, bin, chr, divmod, hex, max, min, oct, ord, pow, round, sum,
+    FUNCTIONS, _pure, abs, all, any, bin, chr, divmod, hex, max, min, oct, ord, pow, round,
     functools.reduce, *(getattr(operator, name) for name in _OPERATORS),
     *(one for module in (math, cmath) for one in vars(module).values() if type(one) is types.BuiltinFunctionType),
 )  # fmt: skip
+_know(FUNCTIONS, _sum, sum)
 _know(FUNCTIONS, _sorted, sorted)
 _know(FUNCTIONS, _text, ascii, repr, format, sys.intern)
 
@@ -730,9 +744,9 @@ def _dict_setdefault(call: FollowedCall, values: list[Any], keywords: dict[str, 
     if call.is_outer(values[0]):
         _dict_get(call, values, keywords)
         if not dict.__contains__(values[0], values[1]):
-            raise EagerError("adds to a dict that was made before the call")
+            raise WriteError("adds to a dict that was made before the call")
     elif call.is_given(values[0]):
-        raise EagerError("writes to one of its arguments")
+        raise WriteError("writes to one of its arguments")
     return None
 
 
@@ -743,7 +757,14 @@ def _change(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> 
     """A method that changes its object: only what the call made may be changed."""
     if not call.is_fresh(values[0]):
         kind = "one of its arguments" if call.is_given(values[0]) else "what was made before the call"
-        raise EagerError(f"changes a {type(values[0]).__name__}, which is {kind}")
+        raise WriteError(f"changes a {type(values[0]).__name__}, which is {kind}")
+    return None
+
+
+def _append(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+    if call.writes is None or type(values[0]) is not list or not call.is_outer(values[0]) or len(values) != 2:
+        return _change(call, values, keywords)
+    call.writes.append(values[0], values[1])
     return None
 
 
@@ -775,6 +796,20 @@ def _sort(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> To
     return None
 
 
+def _change_set(adds: bool) -> Rule:
+    """set.add or set.discard: of a set of others only where that changes nothing."""
+
+    def rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+        holder = values[0]
+        known = type(holder) is set and len(values) == 2 and type(values[1]) in ATOMS
+        if known and call.is_outer(holder) and (values[1] in holder) is adds:
+            call.guard_whole(holder)
+            return None
+        return _change_and_give(call, values, keywords)
+
+    return rule
+
+
 def _change_and_give(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     _change(call, values, keywords)
     for value in values[1:]:
@@ -786,7 +821,8 @@ def _change_and_give(call: FollowedCall, values: list[Any], keywords: dict[str, 
     return None
 
 
-_know(METHODS, _change, *_methods_of(list, "append", "insert", "clear", "reverse", "__delitem__"),
+_know(METHODS, _append, *_methods_of(list, "append"))
+_know(METHODS, _change, *_methods_of(list, "insert", "clear", "reverse", "__delitem__"),
       *_methods_of(dict, "clear", "__setitem__", "__delitem__", "popitem"), *_methods_of(set, "clear"),
       *_methods_of(collections.OrderedDict, "move_to_end", "clear", "__setitem__", "__delitem__", "popitem"),
       *_methods_of(collections.deque, "append", "appendleft", "clear", "pop", "popleft", "reverse", "rotate"),
@@ -795,7 +831,9 @@ _know(METHODS, _change_by_iterable, *_methods_of(list, "extend", "__iadd__", "__
       *_methods_of(set, "update", "__init__", "difference_update", "intersection_update"),
       *_methods_of(collections.deque, "extend", "extendleft"))  # fmt: skip
 _know(METHODS, _change_and_give, *_methods_of(list, "pop", "remove"), *_methods_of(dict, "pop"),
-      *_methods_of(set, "add", "discard", "remove"), *_methods_of(collections.OrderedDict, "pop"))  # fmt: skip
+      *_methods_of(set, "remove"), *_methods_of(collections.OrderedDict, "pop"))  # fmt: skip
+_know(METHODS, _change_set(adds=True), *_methods_of(set, "add"))
+_know(METHODS, _change_set(adds=False), *_methods_of(set, "discard"))
 _know(METHODS, _change_by_pairs, *_methods_of(dict, "update", "__ior__", "__init__"),
       *_methods_of(collections.OrderedDict, "update", "__init__"))  # fmt: skip
 _know(METHODS, _set_item, *_methods_of(list, "__setitem__"))

@@ -11,13 +11,13 @@ import torch
 
 from torchreel import _graphs
 from torchreel._graphs import NULL, type_lookup
-from torchreel.graphs.guards import python_functions, torch_functions
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.opcodes import Told, iterate
-from torchreel.graphs.guards.types_known import BASES, PLAIN, is_python_class
+from torchreel.guards import python_functions, torch_functions
+from torchreel.guards.eager import EagerError
+from torchreel.guards.opcodes import Told, iterate
+from torchreel.guards.types_known import BASES, PLAIN, is_python_class
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 _GENERATOR = 0x20
 _READS_WHEN_MADE = (tuple, frozenset, int, float, complex, str, bytes)  # by __new__, whatever __init__ does

@@ -13,13 +13,13 @@ import torch
 
 from torchreel import _graphs
 from torchreel._graphs import NULL, TensorState, type_lookup
-from torchreel.graphs.guards import numpy_functions, tensors
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.opaque import OPAQUE
-from torchreel.graphs.guards.types_known import DESCRIPTORS, PLAIN, is_descriptor, is_python_class
+from torchreel.guards import numpy_functions, tensors
+from torchreel.guards.eager import EagerError, WriteError
+from torchreel.guards.opaque import OPAQUE
+from torchreel.guards.types_known import DESCRIPTORS, PLAIN, is_descriptor, is_python_class
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 # Of a class, where the metaclass answers.
 _OF_TYPES = frozenset(
@@ -99,7 +99,8 @@ def _read_of_outer(call: FollowedCall, value: Any, name: str, found: Any) -> Cal
         own = _graphs.instance_dict(value)
         if own is not None:
             call.checks.class_of(value, own)
-            call.guard_whole(own)
+            if call.writes is None:  # else what is read of it is guarded by itself, and the rest may be written
+                call.guard_whole(own)
         return None
     if isinstance(found, property):
         _check_getter(kind, name, found)
@@ -220,7 +221,7 @@ def _read_of_c(call: FollowedCall, value: Any, name: str, found: Any) -> Callabl
 def _told_of_tensor(call: FollowedCall, tensor: torch.Tensor, name: str) -> Callable[[Any], object] | None:
     if name in tensors.VIEWS:
         return call.make
-    if name != "grad" or call.is_fresh(tensor):
+    if name != "grad" or call.is_fresh(tensor) or tensors.is_clearing(call):
         return None
 
     def slot(value: Any) -> None:
@@ -239,7 +240,7 @@ def store(call: FollowedCall, value: Any, name: str, new: Any, by_object: bool =
     if call.is_fresh(value):
         return None
     if call.is_given(value):
-        raise EagerError("writes to one of its arguments")
+        raise WriteError("writes to one of its arguments")
     kind = type(value)
     found = type_lookup(kind, name)
     setter = type_lookup(kind, "__setattr__")
@@ -250,8 +251,10 @@ def store(call: FollowedCall, value: Any, name: str, new: Any, by_object: bool =
     if isinstance(value, type):
         return call.store_of_class(value, name)
     own = _graphs.instance_dict(value)
-    if own is None or _is_data_descriptor(found):
+    if isinstance(value, threading.local):
         raise EagerError(f"sets {kind.__name__}.{name}")
+    if own is None or _is_data_descriptor(found):
+        raise WriteError(f"sets {kind.__name__}.{name}")
     call.guard_class(value)
     call.checks.class_of(value, own)
     return call.store(own, name)
@@ -261,12 +264,17 @@ def _store_of_tensor(call: FollowedCall, tensor: torch.Tensor, name: str, new: A
     found = type_lookup(type(tensor), name)
     if name == "grad" and new is None:
         call.cleared.append(tensor)
+        call.clears[id(tensor)] = tensor
+        if call.writes is not None:
+            return None
         return tensors.ask(call, tensor, TensorState.GRAD | TensorState.REQUIRES_GRAD)
     if call.is_fresh(tensor) and (found is NULL or name in ("requires_grad",)):
         return None
-    raise EagerError(f"sets {name} of a tensor")
+    if call.writes is not None and (name == "grad" or (name == "data" and call.is_fresh(new))):
+        return None  # which a tape does again
+    raise WriteError(f"sets {name} of a tensor")
 
 
 def delete(call: FollowedCall, value: Any, name: str) -> None:
     if not call.is_fresh(value):
-        raise EagerError(f"deletes {type(value).__name__}.{name}")
+        raise WriteError(f"deletes {type(value).__name__}.{name}")

@@ -19,9 +19,9 @@ import numpy
 import torch
 
 from torchreel._graphs import NULL, local, peek, type_lookup
-from torchreel.graphs.guards import attributes, tensors
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.types_known import (
+from torchreel.guards import attributes, tensors
+from torchreel.guards.eager import EagerError, WriteError
+from torchreel.guards.types_known import (
     ATOMS,
     PLAIN,
     compares_by_identity,
@@ -32,7 +32,7 @@ from torchreel.graphs.guards.types_known import (
 )
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 Told = Callable[[Any], object] | None
 Rule = Callable[["FollowedCall", Any, int], Told]
@@ -78,6 +78,8 @@ def _load_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
     cell = local(frame, argument)
     if not call.is_fresh(cell):
         code = frame.f_code
+        if call.writes is not None and call.writes.has_set(cell):
+            return None
         call.checks.cell(cell, code._varname_from_oparg(argument))
         if cell_value(cell) is not NULL and call.is_given(cell_value(cell)):
             call.note_also(cell_value(cell))
@@ -92,8 +94,12 @@ def cell_value(cell: Any) -> Any:
 
 
 def _store_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
-    if not call.is_fresh(local(frame, argument)):
-        raise EagerError(f"sets {frame.f_code._varname_from_oparg(argument)}, a variable of the function around it")
+    cell = local(frame, argument)
+    if call.is_fresh(cell):
+        return None
+    if call.writes is None:
+        raise WriteError(f"sets {frame.f_code._varname_from_oparg(argument)}, a variable of the function around it")
+    call.writes.set_variable(cell)
     return None
 
 
@@ -125,7 +131,7 @@ def _delete_attr(call: FollowedCall, frame: Any, argument: int) -> Told:
 
 def _delete_subscr(call: FollowedCall, frame: Any, argument: int) -> Told:
     if not call.is_fresh(peek(frame, 2)):
-        raise EagerError(f"deletes an item of a {type(peek(frame, 2)).__name__}")
+        raise WriteError(f"deletes an item of a {type(peek(frame, 2)).__name__}")
     return None
 
 
@@ -162,6 +168,8 @@ def read_item(call: FollowedCall, value: Any, index: Any) -> Told:
         call.deep(index)
         return call.make
     if isinstance(value, list) and same_slot(value, list, "__getitem__"):
+        if call.writes is not None and call.writes.has_put(value, index):
+            return None
         call.guard_whole(value)
         return call.make if isinstance(index, slice) else None
     if isinstance(value, dict):
@@ -223,13 +231,16 @@ def store_item(call: FollowedCall, holder: Any, index: Any, value: Any) -> None:
     if is_python_class(type(holder)) and isinstance(setter, types.FunctionType):
         call.guard_class(holder)
         return
-    raise EagerError(f"sets an item of a {type(holder).__name__}")
+    if call.writes is not None and type(holder) is list and type(index) is int and call.is_outer(holder):
+        call.writes.set_item(holder, index)
+        return
+    raise WriteError(f"sets an item of a {type(holder).__name__}")
 
 
 def _binary_op(call: FollowedCall, frame: Any, argument: int) -> Told:
     left, right = peek(frame, 2), peek(frame, 1)
     if argument >= _IN_PLACE and isinstance(left, (list, dict, set, bytearray)) and not call.is_fresh(left):
-        raise EagerError(f"changes a {type(left).__name__} in place")
+        raise WriteError(f"changes a {type(left).__name__} in place")
     if argument >= _IN_PLACE and isinstance(left, numpy.ndarray):
         _check_array_write(call, left)
     if argument in _REMAINDER and isinstance(left, (str, bytes)):
@@ -238,7 +249,7 @@ def _binary_op(call: FollowedCall, frame: Any, argument: int) -> Told:
 
 
 def _check_array_write(call: FollowedCall, array: Any) -> None:
-    from torchreel.graphs.guards.numpy_functions import check_write
+    from torchreel.guards.numpy_functions import check_write
 
     check_write(call, array)
 
@@ -289,7 +300,11 @@ def contains(call: FollowedCall, holder: Any, item: Any) -> None:
         if not compares_by_identity(item):
             raise EagerError(f"looks up a {type(item).__name__}, whose class decides what is equal")
         call.guard_class(holder)
-        call.guard_entry(holder, item, dict.get(holder, item, NULL))
+        if call.writes is not None and type(item) is str and call.checks.leads_to(holder):
+            path = f"{item!r} in {call.checks.path_of(holder)}"  # what is there may be written
+            call.checks.ask(path, dict.__contains__, (holder, item), dict.__contains__(holder, item))
+        else:
+            call.guard_entry(holder, item, dict.get(holder, item, NULL))
         return
     call.guard_whole(holder)
     call.deep(item)
@@ -341,7 +356,7 @@ def iterate(call: FollowedCall, value: Any) -> Told:
     if type_lookup(type(value), "__next__") is not NULL:
         if call.is_fresh(value):
             return None
-        raise EagerError(f"advances a {type(value).__name__} that was made before the call")
+        raise WriteError(f"advances a {type(value).__name__} that was made before the call")
     if call.is_given(value):
         call.guard_type(type(value))
     is_set = isinstance(value, (set, frozenset)) and not call.is_outer(value)
@@ -373,12 +388,12 @@ def advance(call: FollowedCall, value: Any) -> None:
     if is_python_class(type(value)):
         call.guard_class(value)  # __next__ is followed
     elif not call.is_fresh(value):
-        raise EagerError(f"advances a {type(value).__name__} that was made before the call")
+        raise WriteError(f"advances a {type(value).__name__} that was made before the call")
 
 
 def _send(call: FollowedCall, frame: Any, argument: int) -> Told:
     if not call.is_fresh(peek(frame, 2)):
-        raise EagerError("advances a generator that was made before the call")
+        raise WriteError("advances a generator that was made before the call")
     return None
 
 
@@ -508,7 +523,7 @@ def read_text(call: FollowedCall, value: Any) -> None:
 
 
 def _before_with(call: FollowedCall, frame: Any, argument: int) -> Told:
-    from torchreel.graphs.guards.torch_functions import MODES_OF_C
+    from torchreel.guards.torch_functions import MODES_OF_C
 
     value = peek(frame, 1)
     if not is_python_class(type(value)) and type(value) not in MODES_OF_C:
@@ -571,7 +586,7 @@ def _call_function_ex(call: FollowedCall, frame: Any, argument: int) -> Told:
 
 
 def _invoke(call: FollowedCall, function: Any, values: list[Any], keywords: dict[str, Any]) -> Told:
-    from torchreel.graphs.guards.calls import invoke
+    from torchreel.guards.calls import invoke
 
     return invoke(call, function, values, keywords)
 

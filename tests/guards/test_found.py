@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import torchreel
-from tests.graphs.guards.lockstep import told
-from tests.graphs.guards.programs_found import PROGRAMS
+from tests.guards.lockstep import told
+from tests.guards.programs_found import PROGRAMS
 
 _CALLS, _CHANGED_AT = 7, 5
 

@@ -9,9 +9,12 @@ guard; the reverse would be a hole, and is never done.
 from __future__ import annotations
 
 import collections
+import functools
+import gc
+import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +22,12 @@ import numpy
 import torch
 
 from torchreel import _graphs
-from torchreel._graphs import NULL, TensorState, type_lookup
-from torchreel.graphs.guards import numpy_functions, opcodes, results, tensors
-from torchreel.graphs.guards.checks import Checks
-from torchreel.graphs.guards.eager import EagerError
-from torchreel.graphs.guards.opaque import OPAQUE
-from torchreel.graphs.guards.types_known import (
+from torchreel._graphs import NULL, TensorState, gradient_of, type_lookup
+from torchreel.guards import numpy_functions, opcodes, results, tensors
+from torchreel.guards.checks import Checks
+from torchreel.guards.eager import EagerError, WriteError
+from torchreel.guards.opaque import OPAQUE
+from torchreel.guards.types_known import (
     NUMBERS,
     PLAIN,
     can_change,
@@ -38,8 +41,9 @@ from torchreel.graphs.guards.types_known import (
     same_slot,
     special_of_c,
 )
+from torchreel.guards.writes import Write, Writes
 
-_OWN_FILES = str(Path(__file__).parents[2]) + "/"
+_OWN_FILES = str(Path(__file__).parents[1]) + "/"
 # Rooms of torchreel with effects that a program asks for: ranges, marks, recordings.
 _UNSEEN = tuple(_OWN_FILES + name for name in ("record/", "profiler/", "memory/", "edge/"))
 
@@ -51,6 +55,7 @@ _VIEWS_OF_DICTS = tuple(
 )
 
 
+_SWAP = inspect.unwrap(torch.utils.swap_tensors).__code__
 _SET_OF_CLASSES = type_lookup(type, "__setattr__")
 
 
@@ -69,8 +74,17 @@ class FollowedCall:
         originals: dict[int, torch.Tensor],
         hidden: dict[int, str],
         codes: dict[Any, Any],
+        writes: Writes | None = None,
+        stand_ins: Sequence[tuple[types.FunctionType, Any]] = (),
     ) -> None:
+        """`writes` is for one who does again what the call writes to what was made before it.
+
+        `stand_ins` are functions that compute with nothing but what they are given, and those that they stand for.
+        """
         self.reason = ""
+        self.is_write = False  # whether the reason is a write that outlives the call
+        self.writes = writes
+        self.done: list[Write] = []  # with `writes`, when the call has ended
         self.sealed: _graphs.PythonGuards | None = None
         self.questions: list[tuple[int, int]] = []  # to the tensors among the arguments: see _questions_to
         self._originals = originals  # by the id of a leaf that stands for a tensor with a history
@@ -79,6 +93,10 @@ class FollowedCall:
         self.checks.met = self._meet
         self._codes = codes  # functions whose code is exchanged while a tape is made, and their own code
         self.native = _graphs.Follower(self, list(opcodes.RULES), PLAIN, _OWN_FILES)
+        for code in (*_bookkeeping(), *(function.__code__ for function, _ in stand_ins)):
+            self.native.pass_over(code)
+        self.checks.stand_ins = {id(function): original for function, original in stand_ins}
+        self._collects = False  # garbage, when the call has ended
         self.frame: Any = None
         self.states: dict[int, TensorState] = {}  # of tensors of others, when they were first seen
         self._required: list[tuple[torch.Tensor, bool]] = []  # a gradient, when they were first seen
@@ -90,6 +108,8 @@ class FollowedCall:
         self.shared_arrays: list[numpy.ndarray[Any, Any]] = []  # on whose memory tensors lie, too
         self.arrays_are_stale = False  # an op ran since
         self.cleared: list[torch.Tensor] = []  # whose gradient was set to None
+        self.clears: dict[int, torch.Tensor] = {}  # the same, and those that had none to clear, by id
+        self.histories: list[torch.Tensor] = []  # that a backward may go through, and that ops of others may have made
         self.hooked = False  # a tensor with hooks takes part
         self._written: dict[tuple[int, Any], tuple[Any, Any, Any, str]] = {}
         self._classes: dict[tuple[int, str], tuple[type, str, Any, str]] = {}
@@ -126,13 +146,24 @@ class FollowedCall:
             self.reason = "cannot be followed: a trace function is set (by a debugger or by coverage), or another call"
             return function(*args, **kwargs)
         try:
-            from torchreel.graphs.guards.calls import invoke
+            from torchreel.guards.calls import invoke
 
             invoke(self, function, list(args), kwargs)
         except EagerError as error:
             self.reason = str(error)
             return function(*args, **kwargs)
-        return self.native.run(function, args, kwargs)
+        # What garbage has to say when it goes is no part of the call: finalizers, and callbacks of the collector.
+        self._collects = gc.isenabled()
+        gc.disable()
+        try:
+            return self.native.run(function, args, kwargs)
+        finally:
+            self._collect()
+
+    def _collect(self) -> None:
+        if self._collects:
+            self._collects = False
+            gc.enable()
 
     # What an object is
 
@@ -154,12 +185,15 @@ class FollowedCall:
     def see(self, tensor: torch.Tensor) -> None:
         """Note what a tensor of others is when it is first seen: ops of the call may change it later."""
         if id(tensor) not in self.states and not self.is_fresh(tensor):
-            self.states[id(tensor)] = TensorState(self._originals.get(id(tensor), tensor))
+            self.states[id(tensor)] = state = TensorState(self._originals.get(id(tensor), tensor))
             self.asked.setdefault(id(tensor), (tensor, 0))
-            self._required.append((tensor, tensor.requires_grad))
+            if self.writes is not None:
+                return
+            self._required.append((tensor, bool(state.bits & TensorState.REQUIRES_GRAD)))
             self._note_version(tensor)
-            if tensor.is_leaf and tensor.grad is not None:
-                self._note_version(tensor.grad)
+            gradient = gradient_of(tensor)
+            if gradient is not None:
+                self._note_version(gradient)
 
     def _note_version(self, tensor: torch.Tensor) -> None:
         if not tensor.is_inference():
@@ -177,6 +211,8 @@ class FollowedCall:
 
     def guard_entry(self, holder: dict[Any, Any], key: Any, value: Any, path: str = "") -> None:
         if self.is_fresh(holder) or self.is_given(holder) or (id(holder), key) in self._written:
+            return
+        if self.writes is not None and isinstance(value, torch.Tensor) and _asks_for_a_buffer(self.frame):
             return
         self.checks.entry(holder, key, value, path)
         if self.is_given(value):
@@ -322,20 +358,26 @@ class FollowedCall:
     # Writes
 
     def store(self, holder: dict[Any, Any], key: Any) -> None:
-        """An entry of a dict is about to be set. Allowed if the old value is back when the call ends."""
+        """An entry of a dict is about to be set: for `writes`, or if the old value is back when the call ends."""
         if self.is_fresh(holder):
             return
         if self.is_given(holder):
-            raise EagerError("writes to one of its arguments")
+            raise WriteError("writes to one of its arguments")
         if (id(holder), key) not in self._written:
             before = dict.get(holder, key, NULL)
-            self.guard_entry(holder, key, before)
+            if self.writes is None:
+                self.guard_entry(holder, key, before)
             self._written[id(holder), key] = (holder, key, before, self.line())
+
+    def forget_entry(self, holder: dict[Any, Any], key: Any) -> None:
+        """Somebody else knows what is read and written there."""
+        self._written.pop((id(holder), key), None)
+        self.checks.forget_entry(holder, key)
 
     def store_of_class(self, kind: type, name: str) -> None:
         """An attribute of a class is about to be set. Allowed if the old value is back when the call ends."""
         if is_descriptor(vars(kind).get(name)) or type_lookup(type(kind), "__setattr__") is not _SET_OF_CLASSES:
-            raise EagerError(f"sets {kind.__qualname__}.{name}")
+            raise WriteError(f"sets {kind.__qualname__}.{name}")
         self.guard_type(kind)
         self._classes.setdefault((id(kind), name), (kind, name, vars(kind).get(name, NULL), self.line()))
 
@@ -354,7 +396,7 @@ class FollowedCall:
         try:
             return opcodes.RULES[opcode](self, frame, argument)
         except EagerError as error:
-            self.refuse(str(error), frame)
+            self._refuse(error, frame)
         except Exception as error:  # a rule that fails is a rule that does not know
             self.refuse(f"meets a rule that fails ({type(error).__name__}: {error})", frame)
         return None
@@ -363,7 +405,7 @@ class FollowedCall:
         try:
             told(value)
         except EagerError as error:
-            self.refuse(str(error), self.frame)
+            self._refuse(error, self.frame)
         except Exception as error:
             self.refuse(f"meets a rule that fails ({type(error).__name__}: {error})", self.frame)
 
@@ -379,11 +421,13 @@ class FollowedCall:
         if type(function) is not types.FunctionType:
             return
         try:
+            if frame.f_code is _SWAP:
+                raise WriteError("exchanges two tensors (torch.utils.swap_tensors)")
             self.checks.function(function, self._codes.get(function, function.__code__))
             if function.__kwdefaults__:
                 self.guard_whole(function.__kwdefaults__)
         except EagerError as error:
-            self.refuse(str(error), frame)
+            self._refuse(error, frame)
 
     def adopt(self, value: Any) -> None:
         """What autograd hands to a hook or to a function of Python, it made just now."""
@@ -394,12 +438,17 @@ class FollowedCall:
             elif isinstance(one, torch._C._FunctionBase):
                 self.native.make(one)
 
+    def _refuse(self, error: EagerError, frame: Any) -> None:
+        self.is_write = self.is_write or (isinstance(error, WriteError) and not self.reason)
+        self.refuse(str(error), frame)
+
     def refuse(self, why: str, frame: Any) -> None:
         if not self.reason:
             self.frame = frame or self.frame
             self.reason = f"{why} ({self.line()})"
         self.frame = None  # its variables are to go when they do without us
         self.native.stop()
+        self._collect()
 
     def line(self) -> str:
         frame = self.frame
@@ -410,18 +459,66 @@ class FollowedCall:
     def finish(self, result: Any, has_backward: bool) -> None:
         """Look at what the call leaves: sets `reason` if a replay would not leave the same."""
         if self.reason:
+            self._look_at_beginning()
             return
-        self.reason = self._left() or results.reason(self, result)
-        if not self.reason and self.hooked and not has_backward and _requires_grad(result):
+        self.reason = self._left()
+        self.is_write = bool(self.reason)
+        self.reason = self.reason or results.reason(self, result)
+        if self.writes is None and not self.reason and self.hooked and not has_backward and _requires_grad(result):
             self.reason = "uses a tensor that has hooks, and its backward is not part of the call"
 
+    def _look_at_beginning(self) -> None:
+        """Of a call that could not be followed to its end: whether it has changed what it had read until there."""
+        for holder, key, before, where in self._written.values() if self.writes is not None else ():
+            if dict.get(holder, key, NULL) is not before and self.checks.has_entry(holder, key):
+                self.reason, self.is_write = f"sets {key!r}, which it reads ({where})", True
+
     def _left(self) -> str:
+        why = self._entries_left() if self.writes is None else self._do_writes(self.writes)
+        return why or self._states_left()
+
+    def _do_writes(self, writes: Writes) -> str:
+        """Note what a replay has to write. Gives why it could not, or nothing."""
+        try:
+            for holder, key, before, where in self._written.values():
+                now = dict.get(holder, key, NULL)
+                if now is NULL and before is not NULL:
+                    return f"deletes {key!r}, which a replay would not ({where})"
+                if now is not before or self.is_given(now):
+                    self.done.append((functools.partial(dict.__setitem__, holder, key), now))
+                else:  # it was set back: to what it is whenever this guard holds
+                    self.checks.entry(holder, key, before)
+            self.done += writes.all()
+        except WriteError as error:
+            return str(error)
+        if any(self.checks.has_read(holder) for holder in writes.lists()):
+            return "reads a list, and changes it"
+        for _, value in self.done:
+            why = self._why_not_left(value)
+            if why:
+                return why
+        return ""
+
+    def _why_not_left(self, value: Any) -> str:
+        if self.is_given(value) and not isinstance(value, torch.Tensor):
+            return "leaves one of its arguments, which is no tensor"
+        for tensor in tensors.tensors_in(value):
+            if not self.is_fresh(tensor) and not self.is_given(tensor):
+                return "leaves a tensor that was made before the call"
+            if gradient_of(tensor) is not None and not self.is_given(tensor):
+                return "leaves a leaf with its gradient"
+        return results.reason(self, value, "leaves")
+
+    def _entries_left(self) -> str:
         for holder, name, before, where in self._written.values():
             now = dict.get(holder, name, NULL)
             if now is not before:
                 return f"sets {name!r}, which a replay would not ({where})"
             if self.is_given(before) or type(before) in _BY_VALUE:
                 return f"sets {name!r} to what may be another value in another call ({where})"
+        return ""
+
+    def _states_left(self) -> str:
         for kind, name, before, where in self._classes.values():
             if vars(kind).get(name, NULL) is not before or type(before) in NUMBERS:
                 return f"sets {kind.__qualname__}.{name}, which a replay would not ({where})"
@@ -429,7 +526,7 @@ class FollowedCall:
         for variable, before in self._variables.values():
             if variable.get(NULL) is not before:
                 return f"sets the context variable {variable.name}"
-        for tensor in self.cleared:
+        for tensor in self.cleared if self.writes is None else ():
             had = id(tensor) in self.states and self.states[id(tensor)].bits & TensorState.GRAD
             if had and tensor.grad is None:
                 return "clears a gradient, and leaves it so, which a replay would not"
@@ -446,17 +543,28 @@ class FollowedCall:
         """An argument that ops of others made, and for which a leaf stands while the call is recorded."""
         return self.is_given(tensor) and bool(self.states[id(tensor)].bits & TensorState.GRAD_FN)
 
+    def note_histories(self, roots: Any) -> None:
+        """A backward is run: note tensors with a history that no op of this call is known to have made."""
+        found = [tensor for tensor, _ in self.asked.values() if self.states[id(tensor)].bits & TensorState.GRAD_FN]
+        found += [tensor for tensor in tensors.tensors_in(roots) if tensor.grad_fn is not None]
+        self.histories += [tensor for tensor in found if not self.is_fresh(tensor)]
+
     def arguments_have_history(self) -> bool:
         return any(self.has_history(tensor) for tensor, _ in list(self.asked.values()) if self.is_given(tensor))
 
-    def seal(self, arguments: list[torch.Tensor]) -> None:
-        """Write the guards: `sealed`, or else `reason` is set. Lets go of everything that the call made."""
+    def seal(self, arguments: list[torch.Tensor], copied: Iterable[type] = ()) -> None:
+        """Write the guards: `sealed`, or else `reason` is set. Lets go of everything that the call made.
+
+        `copied` are classes of objects that were copied since, which leaves a mark in them.
+        """
         try:
+            for kind in filter(is_python_class, copied):
+                self.checks.renew_types(kind)
             if not self.reason:
                 self.sealed = self._guards()
                 self.questions = self._questions_to(arguments)
         except EagerError as error:
-            self.reason = str(error)
+            self.reason, self.is_write = str(error), isinstance(error, WriteError)
         finally:
             self.close()
 
@@ -466,7 +574,7 @@ class FollowedCall:
         self.frame = None
         self.states, self.asked, self._written, self._variables, self._classes = {}, {}, {}, {}, {}
         self.readers, self.looking, self.shared_arrays, self._versions = {}, {}, [], {}
-        self._required, self._arguments = [], []
+        self._required, self._arguments, self.clears, self.histories = [], [], {}, []
 
     def _guards(self) -> _graphs.PythonGuards:
         """Raises EagerError where one cannot be written, or does not hold: the call changes what it reads."""
@@ -479,7 +587,7 @@ class FollowedCall:
         if not native.seal():
             differences = native.differences()
             path = differences[0][0] if differences else "something"
-            raise EagerError(f"changes what it reads in Python, and a replay would not: {path}")
+            raise WriteError(f"changes what it reads in Python, and a replay would not: {path}")
         return native
 
     def _questions_to(self, arguments: list[torch.Tensor]) -> list[tuple[int, int]]:
@@ -488,6 +596,20 @@ class FollowedCall:
             (self.asked[id(tensor)][1], self.states[id(tensor)].bits) if id(tensor) in self.asked else (0, 0)
             for tensor in arguments
         ]
+
+
+def _bookkeeping() -> Iterator[types.CodeType]:
+    """Functions of torch whose effects no result depends on: Dynamo notes which modules it has seen made."""
+    tracking: Any = sys.modules.get("torch._dynamo.mutation_guard")
+    if tracking is not None:
+        yield tracking.GenerationTracker.tag.__func__.__code__
+
+
+def _asks_for_a_buffer(frame: Any) -> bool:
+    """Whether register_buffer() asks if there is one of that name, and not which."""
+    if frame is None or frame.f_code is not torch.nn.Module.__getattr__.__code__ or frame.f_back is None:
+        return False
+    return frame.f_back.f_code is torch.nn.Module.register_buffer.__code__
 
 
 def _has_length_of_base(value: Any) -> bool:

@@ -9,7 +9,7 @@ Each is made by a function without arguments, and gives a `World`: see lockstep.
 import collections, contextlib, functools, itertools, operator, types, warnings, weakref, copy, math, dataclasses
 import torch
 from torch.nn import functional as F
-from tests.graphs.guards.lockstep import World
+from tests.guards.lockstep import World
 
 PROGRAMS = {}
 P = PROGRAMS

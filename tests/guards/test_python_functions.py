@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.graphs.guards.lockstep import PATTERNS, SHORT, Maker, World, check
-from torchreel.graphs.guards import python_functions as known
+from tests.guards.lockstep import PATTERNS, SHORT, Maker, World, check
+from torchreel.guards import python_functions as known
 
 
 class Box:

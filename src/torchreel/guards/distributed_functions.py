@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torchreel.graphs.guards import tensors
-from torchreel.graphs.guards.opcodes import Told
+from torchreel.guards import tensors
+from torchreel.guards.opcodes import Told
 
 if TYPE_CHECKING:
-    from torchreel.graphs.guards.followed_call import FollowedCall
+    from torchreel.guards.followed_call import FollowedCall
 
 _MAKERS = frozenset(
     ("AllreduceOptions", "AllreduceCoalescedOptions", "AllgatherOptions", "BroadcastOptions", "ReduceOptions",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.graphs.guards import programs_of_c_code, programs_of_objects, programs_of_python
-from tests.graphs.guards.lockstep import PATTERNS, Maker, check
+from tests.guards import programs_of_c_code, programs_of_objects, programs_of_python
+from tests.guards.lockstep import PATTERNS, Maker, check
 
 PROGRAMS: dict[str, Maker] = {
     **programs_of_c_code.PROGRAMS,
