@@ -522,7 +522,7 @@ def training(
     return Change(step, lambda call: (numbers(call, 5, 3),), lambda: change(model, optimizer), state)
 
 
-@replayed
+@change
 def another_state_of_the_optimizer() -> Change:
     return training(lambda _, optimizer: optimizer.load_state_dict(optimizer.state_dict()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -206,11 +206,12 @@ def test_a_tape_does_not_keep_what_it_looks_at_in_a_circle() -> None:
 
 
 def test_a_module_that_no_name_leads_to() -> None:
-    """An iterator does not say what it will give."""
+    """A pointer does not say what it leads to."""
     layer = torch.nn.Linear(2, 2)
-    hidden = itertools.repeat(layer)
-    tape = torchreel.trace(lambda x: next(hidden)(x).detach(), torch.ones(2))
-    tape.replay(torch.ones(2))
+    hidden = ctypes.py_object(layer)
+    tape = torchreel.trace(lambda x: hidden.value(x).detach(), torch.ones(2))
+    with pytest.warns(UserWarning, match=r"Nobody can tell .* reads ctypes.py_object.value"):
+        tape.replay(torch.ones(2))
     layer.weight = torch.nn.Parameter(torch.zeros(2, 2))
     with pytest.raises(GuardError, match=r"Linear\.weight is another tensor now"):
         tape.replay(torch.ones(2))

@@ -24,7 +24,7 @@ from torch import nn
 import torchreel
 from tests.tape.hostile_changes import Change, numbers, one
 from tests.tape.test_hostile_changes import last_call
-from torchreel.errors import ReplayError
+from torchreel.errors import GuardError, ReplayError
 
 KINDS: dict[str, Callable[[], Change]] = {}
 COUNTS: set[str] = set()  # those that change something themselves, at each call
@@ -594,6 +594,15 @@ def gets_a_scheduler_later() -> Change:
     return change
 
 
+def test_a_scheduler_that_comes_later_counts_steps() -> None:
+    case = gets_a_scheduler_later()
+    case.function(*one(0))
+    tape = torchreel.trace(case.function, *one(1))
+    case.change()
+    with pytest.raises(GuardError, match=r"step was absent and is a function"):
+        tape.replay(*one(2))
+
+
 def counts_epochs_outside() -> Change:
     class Trainer:
         def __init__(self) -> None:
@@ -619,7 +628,6 @@ def has_a_table_of_many_samples() -> Change:
         logs,
         locks,
         enters_a_context_that_is_kept,
-        gets_a_scheduler_later,
         counts_epochs_outside,
         has_a_table_of_many_samples,
     ],

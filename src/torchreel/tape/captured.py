@@ -112,7 +112,7 @@ class Captured:
 
         `there` and `before` are of the moment before the call: ids of tensors, and held.collections().
         """
-        if self.watch is None or self.watch.refusal:
+        if self.watch is None or self.watch.refusal or (self.watch.proof is not None and self.watch.proof.is_whole):
             return
         known = {*self._result_slots, *slots_of(self.watch.effects())}
         known.update(slot for pairs in (self._gradients, self._rebound) for pair in pairs for slot in pair)
@@ -156,7 +156,7 @@ class Captured:
         program.schemas = schemas_of(program)
         refusal = self._refusal(program, tensors, alone, start)
         numbers.write(program, records, self._session.uses)
-        write_formulas(program, self._session.steps)
+        write_formulas(program, self._session.steps, tensors)
         kept = self._capture.kept()
         self._capture.close()
         regions, given, results = self._session.regions, self._given, self._results

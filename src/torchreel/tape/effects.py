@@ -21,14 +21,16 @@ class Effect:
     slots: tuple[int, ...]
 
 
-def effects_of(put: Callable[[Any], object], value: Any, slot_of: Callable[[torch.Tensor], int]) -> Iterator[Effect]:
-    """That of a value which is plain, or which has tensors of the tape in it; else none."""
+def effects_of(
+    put: Callable[[Any], object], value: Any, slot_of: Callable[[torch.Tensor], int], is_known: bool = False
+) -> Iterator[Effect]:
+    """That of a value which is plain or known to be the same again, or which has tensors of the tape; else none."""
     try:
         structure = Structure(value)
     except Exception:  # an object of somebody's that cannot be copied
         return
     slots = tuple(map(slot_of, structure.tensors))
-    if all(slot >= 0 for slot in slots) and (slots or is_plain(value)):
+    if all(slot >= 0 for slot in slots) and (slots or is_known or is_plain(value)):
         structure.tensors = []  # the tape has its own
         yield Effect(put, structure, slots)
 

@@ -20,6 +20,9 @@ _ITEM = "aten::_local_scalar_dense"
 _FILE = "torch/optim/adam.py"
 
 
+Rate = tuple[float, float, float]  # lr, beta1, beta2
+
+
 class StepTaken:
     """A step of an optimizer on the tape, and the settings that it was taken with."""
 
@@ -27,6 +30,8 @@ class StepTaken:
         self.optimizer = weakref.ref(optimizer)  # one that the function made for itself may go with it
         is_torchs = type(optimizer).__module__.startswith("torch.optim")
         self.settings = [GroupSettings(group, is_torchs) for group in optimizer.param_groups]
+        groups = enumerate(optimizer.param_groups)
+        self._groups = {id(parameter): place for place, group in groups for parameter in group["params"]}
         # Torch's own keep their numbers in tensors, but for one, whose count is on the tape.
         self._numbers = None if is_torchs else numbers_in(optimizer)
 
@@ -42,16 +47,25 @@ class StepTaken:
         return None
 
     @property
-    def rates(self) -> tuple[tuple[float, float, float], ...]:
-        """Of each group, where they are plain numbers: lr, beta1, beta2."""
-        rates = []
-        for group in (each.values for each in self.settings):
-            betas = group.get("betas")
-            pair = betas if isinstance(betas, tuple | list) and len(betas) == 2 else (None, None)
-            values = (group.get("lr"), *pair)
-            if all(isinstance(value, float | int) for value in values):
-                rates.append(tuple(float(value) for value in values))
-        return tuple(dict.fromkeys(rates))  # type: ignore[arg-type]
+    def rates(self) -> list[Rate]:
+        """Of all groups."""
+        return [rate for each in self.settings if (rate := _rate(each.values)) is not None]
+
+    def rate_of(self, parameter: torch.Tensor) -> Rate | None:
+        """Of the group that it is in, if it is in one."""
+        group = self._groups.get(id(parameter))
+        return None if group is None else _rate(self.settings[group].values)
+
+
+def _rate(group: dict[str, Any]) -> Rate | None:
+    """Of a group, where they are plain numbers."""
+    betas = group.get("betas")
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        return None
+    lr, (beta1, beta2) = group.get("lr"), betas
+    if not all(isinstance(value, float | int) for value in (lr, beta1, beta2)):
+        return None
+    return float(lr), float(beta1), float(beta2)  # type: ignore[arg-type]
 
 
 def numbers_in(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], Any]:
@@ -64,10 +78,28 @@ def numbers_in(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], Any]:
     }
 
 
-def write_formulas(program: Program, steps: list[StepTaken]) -> None:
-    """Replace the numbers of Adam's bias correction in the program by what they were computed with."""
-    rates = list(dict.fromkeys(rate for step in steps for rate in step.rates))
-    if not rates:
+class _Rates:
+    """What a parameter may have been updated with."""
+
+    def __init__(self, steps: list[StepTaken], tensors: dict[int, torch.Tensor]) -> None:
+        self._steps, self._tensors = steps, tensors
+        self.all = list(dict.fromkeys(rate for step in steps for rate in step.rates))
+
+    def of(self, updated: Value) -> list[Rate]:
+        """Of what an op updates: those of its group, or all if that is not known."""
+        first = updated[0] if isinstance(updated, list) and updated else updated
+        tensor = self._tensors.get(first.slot) if isinstance(first, Ref) else None
+        found = [step.rate_of(tensor) for step in self._steps] if tensor is not None else []
+        return list(dict.fromkeys(filter(None, found))) or self.all
+
+
+def write_formulas(program: Program, steps: list[StepTaken], tensors: dict[int, torch.Tensor]) -> None:
+    """Replace the numbers of Adam's bias correction in the program by what they were computed with.
+
+    Where those of several groups give the same numbers, and nobody can tell which it was, the count stays guarded.
+    """
+    rates = _Rates(steps, tensors)
+    if not rates.all:
         return
     of_adam = {stack for stack, _ in enumerate(program.stacks) if _is_adam(program, stack)}
     items = [place for place, op in enumerate(program.ops) if op.name == _ITEM and op.stack in of_adam]
@@ -94,7 +126,7 @@ def _count(op: Op) -> float | None:
     return float(value) if isinstance(value, float | int) else None
 
 
-def _formulas(place: int, count: float, rate: tuple[float, float, float]) -> dict[str, Formula]:
+def _formulas(place: int, count: float, rate: Rate) -> dict[str, Formula]:
     """As torch/optim/adam.py writes them; `place` is that of the op that read the step's count."""
     lr, beta1, beta2 = rate
     first, second = 1 - beta1**count, 1 - beta2**count
@@ -110,7 +142,7 @@ def _formulas(place: int, count: float, rate: tuple[float, float, float]) -> dic
     }
 
 
-def _write_single(program: Program, place: int, rates: list[tuple[float, float, float]]) -> None:
+def _write_single(program: Program, place: int, rates: _Rates) -> None:
     """The loop over parameters: sqrt() / root, and addcdiv_(..., value=step), before the next count is read."""
     count = _count(program.ops[place])
     if count is None:
@@ -125,14 +157,13 @@ def _write_single(program: Program, place: int, rates: list[tuple[float, float, 
             update = op
     if division is None or update is None:
         return
-    for rate in rates:
-        formulas = _formulas(place, count, rate)
-        root, step = _number(program, division.args[1]), update.args[3]
-        if formulas and root == formulas["root"].value and step == formulas["step"].value:
-            division.args[1] = formulas["root"]
-            update.args[3] = formulas["step"]
-            program.ops[place].guarded = False
-            return
+    root, step = _number(program, division.args[1]), update.args[3]
+    tried = [_formulas(place, count, rate) for rate in rates.of(update.args[0])]
+    found = [each for each in tried if each and root == each["root"].value and step == each["step"].value]
+    if len(found) == 1:
+        division.args[1] = found[0]["root"]
+        update.args[3] = found[0]["step"]
+        program.ops[place].guarded = False
 
 
 def _number(program: Program, value: Value) -> float | None:
@@ -143,7 +174,7 @@ def _number(program: Program, value: Value) -> float | None:
     return float(number) if isinstance(number, float | int) else None
 
 
-def _write_lists(program: Program, items: list[int], rates: list[tuple[float, float, float]]) -> None:
+def _write_lists(program: Program, items: list[int], rates: _Rates) -> None:
     """The lists of foreach: all counts are read for the first correction, then all for the second."""
     for group in _runs(program, items):
         half = len(group) // 2
@@ -153,18 +184,19 @@ def _write_lists(program: Program, items: list[int], rates: list[tuple[float, fl
         update = next((op for op in later if op.name == "aten::_foreach_addcdiv_.ScalarList"), None)
         if len(group) % 2 or division is None or update is None:
             continue
-        for rate in rates:
+        found = []
+        for rate in rates.of(update.args[0]):
             roots = [_formula(program, place, rate, "root") for place in group[half:]]
             steps = [_formula(program, place, rate, "listed") for place in group[:half]]
             if _are(division.args[1], roots) and _are(update.args[3], steps):
-                division.args[1] = list(roots)
-                update.args[3] = list(steps)
-                for place in group:
-                    program.ops[place].guarded = False
-                break
+                found.append((roots, steps))
+        if len(found) == 1:
+            division.args[1], update.args[3] = (list(formulas) for formulas in found[0])
+            for place in group:
+                program.ops[place].guarded = False
 
 
-def _formula(program: Program, place: int, rate: tuple[float, float, float], which: str) -> Formula | None:
+def _formula(program: Program, place: int, rate: Rate, which: str) -> Formula | None:
     count = _count(program.ops[place])
     return None if count is None else _formulas(place, count, rate).get(which)
 

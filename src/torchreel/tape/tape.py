@@ -100,6 +100,8 @@ class Tape:
             watch.check()
         if self._parts.refusal:
             raise ReplayError(self._parts.refusal)
+        if watch is not None and watch.proof is not None:
+            watch.proof.warn()
         given = self._arguments.match(args, kwargs)
         by_slot = dict(zip((each.slot for each in self.inputs), given, strict=True))
         if watch is not None:

@@ -15,6 +15,7 @@ from torchreel.tape import held
 from torchreel.tape.captured import Captured
 from torchreel.tape.memory import inputs_with_names
 from torchreel.tape.names import reachable, visible
+from torchreel.tape.proof import Proof
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Like, Structure
 from torchreel.tape.surroundings import Surroundings
@@ -23,12 +24,18 @@ from torchreel.tape.watch import Watch
 
 
 def trace(
-    function: Callable[..., Any], *args: Any, outplace: bool = False, hashes: bool = False, **kwargs: Any
+    function: Callable[..., Any],
+    *args: Any,
+    outplace: bool = False,
+    hashes: bool = False,
+    trust: bool = False,
+    **kwargs: Any,
 ) -> Tape:
     """Call the function, and give every op that it ran as a tape. What the call does, it does.
 
     With `outplace` the tape has the same program without mutation; with `hashes` it also knows the values of every
-    op's output, for `torchreel replay --check` and for torchreel.tape.diff, at the cost of a copy of the state.
+    op's output, for `torchreel replay --check` and for torchreel.tape.diff, at the cost of a copy of the state. With
+    `trust` you vouch that the function does the same again: what it does in Python is not followed.
     """
     given = Structure((args, kwargs))
     given.like = Like(args, kwargs, _knows_order(function))
@@ -38,7 +45,10 @@ def trace(
     there, before = set(map(id, watch.tensors())), held.collections()
     session = Session(given.tensors, hashes or outplace, follows_numbers=True)
     try:
-        results = Structure(function(*args, **kwargs))
+        proof = None if trust else Proof(described(function), args, kwargs, session)
+        result = function(*args, **kwargs) if proof is None else proof.run(function, args, kwargs)
+        results = Structure(result)
+        del result
         if results.contains_itself:
             raise TraceError(
                 "The function returns a list, a tuple or a dict that contains itself, which cannot be built again at a "
@@ -48,6 +58,9 @@ def trace(
         session.end([])
         raise
     slots = session.end(results.tensors)
+    if proof is not None:
+        proof.seal(given.tensors)
+        watch.proof = proof
     given.like.note_turned(given.tensors)
     captured = Captured(session, given, results, slots, described(function), lambda: reachable(function), watch)
     captured.look_around(there, before)

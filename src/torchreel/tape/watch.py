@@ -17,6 +17,7 @@ from torchreel.tape.effects import Effect
 from torchreel.tape.leaves import External, Leaves
 from torchreel.tape.module_watch import ModuleWatch
 from torchreel.tape.optimizer_watch import OptimizerWatch
+from torchreel.tape.proof import Proof
 from torchreel.tape.questions import Questions
 from torchreel.tape.session import Session
 from torchreel.tape.surroundings import Surroundings
@@ -50,6 +51,7 @@ class Watch:
         self._effects: list[Effect] = []
         self._untouched = Untouched(())
         self.refusal = ""
+        self.proof: Proof | None = None  # of a function that was followed
 
     def end(self, session: Session) -> None:
         """When the session has ended."""
@@ -63,6 +65,10 @@ class Watch:
                 lambda tensor: id(tensor) in used, lambda tensor: _slot_of(session.capture, tensor, given)
             )
             self._effects = self._surroundings.effects
+            if self.proof is not None and self.proof.is_whole:
+                self._effects = self.proof.effects(session.capture.find)
+            if self.proof is not None:
+                self.refusal = self.refusal or self.proof.refusal
             names = {id(optimizer): name for name, optimizer in self._surroundings.optimizers()}
             for module in self._modules:
                 self.refusal = module.end(lambda tensor: id(tensor) in used) or self.refusal
@@ -162,6 +168,8 @@ class Watch:
             optimizer.check()
         self._untouched.check(self._name)
         self._check_flags()
+        if self.proof is not None:
+            self.proof.check()
 
     def check_inputs(self, names: list[str], inputs: list[torch.Tensor]) -> None:
         """Raises a GuardError if the function would hear another answer to what it asks of its inputs."""
