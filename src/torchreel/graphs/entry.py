@@ -251,9 +251,11 @@ class Graphed(_graphs.Entry):
             with _collection_put_off():
                 recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
         except RefusedError as refusal:
+            self._eager += 1
             kind.refused(f"{self._name} {refusal}", _TRIES, refusal.passing)
             return result
         except Exception as error:  # the call has run: what fails now is ours
+            self._eager += 1
             kind.refused(f"{self._name} cannot be made a graph: {type(error).__name__}: {first_line(error)}", _TRIES)
             return result
         again.number = recording.number
