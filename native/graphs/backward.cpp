@@ -1,11 +1,13 @@
 #include "backward.h"
 
+#include <ATen/EmptyTensor.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "../tape/slots.h"
 #include "below.h"
@@ -58,11 +60,24 @@ bool is_wrapped(const c10::TensorImpl& tensor) {
          std::any_of(std::begin(kWrappers), std::end(kWrappers), [&](c10::DispatchKey key) { return keys.has(key); });
 }
 
+// What the nodes of one call have in common, until the last of them lets go of it.
+struct Saved {
+  std::vector<Lease*> leases;
+  Tensors leaves;  // of which there are derivatives; none where there is but one segment
+
+  explicit Saved(std::vector<Lease*> all) : leases(std::move(all)) {}
+  Saved(const Saved&) = delete;
+  ~Saved() {
+    for (Lease* lease : leases) Pool::end(lease);
+  }
+};
+
 class GraphBackward : public torch::autograd::Node {
  public:
   GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
-                const Tensors& given, const Tensors& owners, const Tensors& outputs, PyObject* call)
-      : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), saved_(route_->lease_saved(*graph_)) {
+                std::shared_ptr<Saved> saved, const Tensors& given, const Tensors& owners, const Tensors& outputs,
+                PyObject* call)
+      : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), saved_(std::move(saved)) {
     writes_ = route_->writes_of_others();
     for (const auto& tensor : given) remember(tensor, input_versions_);
     for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
@@ -80,7 +95,7 @@ class GraphBackward : public torch::autograd::Node {
   }
 
   ~GraphBackward() override {
-    GraphBackward::release_variables();
+    release();
     if (!Py_IsInitialized()) return;
     pybind11::gil_scoped_acquire gil;
     how_.reset();
@@ -89,14 +104,11 @@ class GraphBackward : public torch::autograd::Node {
   std::string name() const override { return "GraphBackward<" + route_->name + ">"; }
 
   void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (Lease* lease : saved_) Pool::end(lease);
-    saved_.clear();
-    kept_.clear();
-    released_ = true;
-    if (call_ != nullptr && Py_IsInitialized()) {
-      pybind11::gil_scoped_acquire gil;
-      Py_CLEAR(call_);
+    if (how_->frees) {
+      release();
+    } else {  // as in eager, it can run again
+      std::lock_guard<std::mutex> lock(mutex_);
+      saved_.reset();
     }
   }
 
@@ -122,18 +134,25 @@ class GraphBackward : public torch::autograd::Node {
                 "input of ",
                 route_->name, " was written between its forward and its backward.");
     Gradients of_leaves;
-    for (const auto* leaf : leaves_) of_leaves.add(leaf);
+    if (saved_ != nullptr && !saved_->leaves.empty()) {
+      for (const auto& leaf : saved_->leaves) of_leaves.add(leaf.unsafeGetTensorImpl());
+    } else {
+      for (const auto* leaf : leaves_) of_leaves.add(leaf);
+    }
     TORCH_CHECK(!of_leaves.overlap(), "Two of the tensors that ", route_->name,
                 " uses have had one gradient tensor since its forward, and the order in which a replay adds to it is "
                 "not eager's. Give them the same gradient before the forward, or each its own.");
     bool other_modes = !Modes::now().differentiate_as(how_->modes);
     if (c10::GradMode::is_enabled() || other_modes || !is_recorded(gradients)) return again(gradients, other_modes);
-    bool keeps = torch::autograd::get_current_graph_task_keep_graph();
+    // Other segments may still read what the forward left.
+    bool keeps = torch::autograd::get_current_graph_task_keep_graph() || saved_ == nullptr || saved_.use_count() > 1;
     Tensors results;
     try {
       Below below;
       route_->copy_again(*graph_, how_->kept_inputs, kept_);
-      route_->run_backward(*graph_, saved_, gradients, keeps, results);
+      static const std::vector<Lease*> none;
+      route_->run_backward(*graph_, how_->segment, saved_ == nullptr ? none : saved_->leases, gradients, keeps,
+                           results);
     } catch (...) {
       released_ = !keeps;  // what was left for it may be overwritten
       throw;
@@ -142,13 +161,24 @@ class GraphBackward : public torch::autograd::Node {
   }
 
  private:
+  void release() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    saved_.reset();
+    kept_.clear();
+    released_ = true;
+    if (call_ != nullptr && Py_IsInitialized()) {
+      pybind11::gil_scoped_acquire gil;
+      Py_CLEAR(call_);
+    }
+  }
+
   uint32_t version_of(uint32_t slot) const {
     const auto& tensor = route_->recording().tensor(slot);
     return tensor.is_inference() ? 0 : tensor._version();
   }
 
   bool is_recorded(const variable_list& gradients) const {
-    const auto& wanted = route_->recording().recorded().gradients;
+    const auto& wanted = route_->recording().recorded().segments[how_->segment].gradients;
     for (size_t i = 0; i < wanted.size(); i++) {
       if (wanted[i] == kNone || !gradients[i].defined()) return false;
       const auto& slot = route_->recording().slot(wanted[i]);
@@ -189,8 +219,12 @@ class GraphBackward : public torch::autograd::Node {
     }
     PyObject* graph = c10::GradMode::is_enabled() ? Py_True : Py_False;
     PyObject* modes = other_modes ? Py_True : Py_False;
-    PyObject* found = PyObject_CallFunctionObjArgs(how_->again, call_, given, graph, modes, nullptr);
+    PyObject* segment = PyLong_FromSize_t(how_->segment);
+    PyObject* cuts = stand_ins();
+    PyObject* found = PyObject_CallFunctionObjArgs(how_->again, call_, given, graph, modes, segment, cuts, nullptr);
     Py_DECREF(given);
+    Py_DECREF(segment);
+    Py_DECREF(cuts);
     if (found == nullptr) {
       python_error error;
       error.persist();
@@ -205,10 +239,22 @@ class GraphBackward : public torch::autograd::Node {
     return all;
   }
 
+  // Tensors that lead, for autograd, to where the derivatives of the cuts go.
+  PyObject* stand_ins() const {
+    size_t owners = how_->owners.size();
+    PyObject* all = PyList_New(static_cast<Py_ssize_t>(how_->cuts.size()));
+    for (size_t i = 0; i < how_->cuts.size(); i++) {
+      at::Tensor tensor = at::detail::empty_cpu({0}, at::kFloat);
+      torch::autograd::impl::set_gradient_edge(tensor, next_edge(owners + i));
+      PyList_SET_ITEM(all, static_cast<Py_ssize_t>(i), THPVariable_Wrap(tensor));
+    }
+    return all;
+  }
+
   std::shared_ptr<Route> route_;
   std::shared_ptr<Graph> graph_;
   std::shared_ptr<const Differentiation> how_;
-  std::vector<Lease*> saved_;
+  std::shared_ptr<Saved> saved_;
   Tensors kept_;  // inputs that the backward reads, as eager keeps them: whoever writes to their memory is seen
   std::vector<const c10::TensorImpl*> leaves_;  // of which there are derivatives; the edges keep them alive
   std::vector<uint32_t> versions_;
@@ -233,10 +279,30 @@ Tensors owners_of(const Route& route, const Differentiation& how, const Tensors&
   return owners;
 }
 
-bool share_gradients(const Tensors& owners) {
+namespace {
+
+// Of several segments, each once.
+Tensors leaves_of(const Owners& owners) {
+  Tensors all;
+  std::unordered_set<const c10::TensorImpl*> met;
+  for (const auto& of_segment : owners) {
+    for (const auto& owner : of_segment) {
+      if (owner.is_leaf() && met.insert(owner.unsafeGetTensorImpl()).second) all.push_back(owner);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+bool share_gradients(const Owners& owners) {
   Gradients all;
+  if (owners.size() > 1) {
+    for (const auto& leaf : leaves_of(owners)) all.add(leaf.unsafeGetTensorImpl());
+    return all.overlap();
+  }
   const c10::TensorImpl* before = nullptr;
-  for (const auto& owner : owners) {
+  for (const auto& owner : owners[0]) {
     const auto* impl = owner.unsafeGetTensorImpl();
     if (impl != before) all.add(impl);  // parts of one gradient come one after the other
     before = impl;
@@ -244,14 +310,20 @@ bool share_gradients(const Tensors& owners) {
   return all.overlap();
 }
 
-void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph,
-             const std::shared_ptr<const Differentiation>& how, const Tensors& given, const Tensors& owners,
-             Tensors& results, PyObject* call) {
-  auto node = c10::make_intrusive<GraphBackward>(route, graph, how, given, owners, results, call);
-  torch::autograd::edge_list edges;
-  for (const auto& owner : owners) edges.push_back(torch::autograd::impl::gradient_edge(owner));
-  node->set_next_edges(std::move(edges));
-  for (uint32_t place : how->outputs) torch::autograd::set_history(results[place], node);
+void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
+             const Tensors& given, const Owners& owners, Tensors& results, PyObject* call) {
+  auto saved = std::make_shared<Saved>(route->lease_saved(*graph));
+  if (hows.size() > 1) saved->leaves = leaves_of(owners);
+  // Autograd runs the newest node first; and what a cut leads to is there before the segment that is cut.
+  for (size_t i = hows.size(); i-- > 0;) {
+    const auto& how = hows[i];
+    auto node = c10::make_intrusive<GraphBackward>(route, graph, how, saved, given, owners[i], results, call);
+    torch::autograd::edge_list edges;
+    for (const auto& owner : owners[i]) edges.push_back(torch::autograd::impl::gradient_edge(owner));
+    for (uint32_t place : how->cuts) edges.push_back(torch::autograd::impl::gradient_edge(results[place]));
+    node->set_next_edges(std::move(edges));
+    for (uint32_t place : how->outputs) torch::autograd::set_history(results[place], node);
+  }
 }
 
 }  // namespace torchreel::graphs

@@ -220,15 +220,16 @@ class Elision {
 
 }  // namespace
 
-void elide_copies(Recorded& all, std::vector<StorageInfo>& storages, size_t& boundary) {
-  Elision elision(all, storages, static_cast<int64_t>(boundary));
+void elide_copies(Recorded& all, std::vector<StorageInfo>& storages, std::vector<size_t>& boundaries) {
+  Elision elision(all, storages, static_cast<int64_t>(boundaries[0]));
   std::vector<Step> steps;
-  size_t begin = boundary;
+  std::vector<size_t> begins;
   for (size_t i = 0; i < all.steps.size(); i++) {
-    if (i == boundary) begin = steps.size();
+    while (begins.size() < boundaries.size() && i >= boundaries[begins.size()]) begins.push_back(steps.size());
     if (!elision.elide(all.steps[i], static_cast<int64_t>(i))) steps.push_back(std::move(all.steps[i]));
   }
-  boundary = boundary < all.steps.size() ? begin : steps.size();
+  begins.resize(boundaries.size(), steps.size());
+  boundaries = std::move(begins);
   all.steps = std::move(steps);
 }
 

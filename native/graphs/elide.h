@@ -8,7 +8,7 @@
 namespace torchreel::graphs {
 
 // Lets tensors of a copy and of what it is made of share one storage, and drops steps that have nothing left to do.
-// `boundary` is the step that the backward begins with, before and after.
+// `boundaries` are the steps that the backward and its further segments begin with, before and after.
 //
 // Two storages become one only if nobody can tell:
 // - both are made here, and on the same side of the boundary: the backward leaves what the forward saved as it is;
@@ -16,6 +16,6 @@ namespace torchreel::graphs {
 // - the caller gets at most one of them, and the other is then none that the backward reads: the caller may write to
 //   what it got, meanwhile;
 // - what the caller gets has just the memory that it would have.
-void elide_copies(Recorded& all, std::vector<StorageInfo>& storages, size_t& boundary);
+void elide_copies(Recorded& all, std::vector<StorageInfo>& storages, std::vector<size_t>& boundaries);
 
 }  // namespace torchreel::graphs

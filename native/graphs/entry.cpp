@@ -195,19 +195,20 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
   auto& missed = scratch.missed;
   auto& results = scratch.results;
   at::Tensor drawn;
-  Tensors owners;
-  if (way.differentiation != nullptr) {
-    owners = owners_of(*way.route, *way.differentiation, given);
+  Owners owners;
+  bool differentiable = !way.differentiations.empty();
+  if (differentiable) {
+    for (const auto& how : way.differentiations) owners.push_back(owners_of(*way.route, *how, given));
     if (share_gradients(owners)) {
       missed = {"shared", way.number, "", 0};
       return nullptr;
     }
   }
-  if (way.differentiation != nullptr && way.route->recording().draws()) {
+  if (differentiable && way.route->recording().draws()) {
     auto generator = at::detail::getDefaultCPUGenerator();
     drawn = generator.get_state();
   }
-  Report report{.wants_graph = way.differentiation != nullptr};
+  Report report{.wants_graph = differentiable};
   Outcome outcome;
   try {
     // Other threads go on meanwhile, if it is worth while.
@@ -233,9 +234,9 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
   }
   for (uint32_t place : way.detached) results[place] = results[place].detach();
   if (!way.aliases.empty() || !way.in_inference.empty()) way.relate(results, given);
-  if (way.differentiation != nullptr) {
+  if (differentiable) {
     auto call = call_of(args, positional, names, drawn);
-    connect(way.route, report.graph, way.differentiation, given, owners, results, call.ptr());
+    connect(way.route, report.graph, way.differentiations, given, owners, results, call.ptr());
   }
   if (!way.spent.empty()) way.mark_spent(results);
   if (way.result.kind == Result::kTensor && !way.rebuild) {

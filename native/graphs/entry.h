@@ -46,8 +46,8 @@ struct Way {
   std::shared_ptr<Route> route;
   std::shared_ptr<PythonGuards> guards;  // null where somebody else guards the function
   Result result;
-  pybind11::object rebuild;  // for a result that only Python can build; else nothing
-  std::shared_ptr<Differentiation> differentiation;
+  pybind11::object rebuild;           // for a result that only Python can build; else nothing
+  Differentiations differentiations;  // of each segment of its backward
   uint64_t number = 0;
   bool verified = false;  // its first replay was held against eager
   // Outputs that had a history in the recorded call, which its own backward used up: autograd knows them, and says so

@@ -96,19 +96,23 @@ size_t Sequence::beside() const {
 size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays) {
   const auto& storages = recording_->storages();
   int64_t begin = static_cast<int64_t>(recording_->begin(part_)), end = static_cast<int64_t>(recording_->end(part_));
-  bool is_forward = part_ == Part::kForward;
+  bool is_forward = part_.is_forward();
   std::vector<bool> handed_out(storages.size(), false), saved(storages.size(), false);
   auto hand_out = [&](uint32_t slot) {
     if (slot != kNone) handed_out[recording_->slot(slot).storage] = true;
   };
   const auto& all = recording_->recorded();
-  for (uint32_t slot : is_forward ? all.outputs : all.derivatives) hand_out(slot);
+  for (uint32_t slot : is_forward ? all.outputs : all.segments[part_.segment()].derivatives) hand_out(slot);
   if (is_forward) {
     for (const auto& binding : all.bindings) hand_out(binding.value);
   }
   for (uint32_t storage : recording_->saved()) saved[storage] = true;
 
-  const auto& inputs = is_forward ? all.inputs : all.gradients;
+  const auto& inputs = given();
+  std::vector<bool> is_given(storages.size(), false);
+  for (uint32_t slot : inputs) {
+    if (slot != kNone) is_given[recording_->slot(slot).storage] = true;
+  }
   for (size_t i = 0; i < bound_.size(); i++) {
     if (bound_[i] == nullptr) continue;
     const auto& slot = recording_->slot(inputs[i]);
@@ -134,7 +138,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
       continue;
     }
     if (memory_[storage] || elided[storage]) continue;  // bound, or nowhere
-    bool input = info.kind == (is_forward ? StorageInfo::kInput : StorageInfo::kGradient);
+    bool input = is_given[storage] && info.kind == (is_forward ? StorageInfo::kInput : StorageInfo::kGradient);
     bool used = info.last >= begin && info.first >= 0 && info.first < end;
     bool here = input || (info.kind == StorageInfo::kMade && used && (info.first >= begin));
     bool kept = info.kind == StorageInfo::kMade && (handed_out[storage] || saved[storage]);
@@ -217,9 +221,14 @@ const at::Tensor& Graph::tensor(uint32_t slot) {
   return tensor;
 }
 
+const std::vector<uint32_t>& Graph::given() const {
+  const auto& all = recording_->recorded();
+  return part_.is_forward() ? all.inputs : all.segments[part_.segment()].gradients;
+}
+
 void Graph::make_inputs() {
   const auto& all = recording_->recorded();
-  const auto& slots = part_ == Part::kForward ? all.inputs : all.gradients;
+  const auto& slots = given();
   for (size_t i = 0; i < slots.size(); i++) {
     uint32_t slot = slots[i];
     bool is_bound = i < bound_.size() && bound_[i] != nullptr;

@@ -77,6 +77,8 @@ class Graph {
   const Recording& recording() const { return *recording_; }
   Part part() const { return part_; }
   Pool& pool() const { return *pool_; }
+  // Slots of the inputs, or of the gradients that a backward is given.
+  const std::vector<uint32_t>& given() const;
   // Without a place for an input that is bound where it lies.
   const std::vector<InputPlace>& inputs() const { return inputs_; }
   const std::vector<char*>& bound() const { return bound_; }

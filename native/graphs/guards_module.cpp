@@ -69,7 +69,10 @@ void bind_guards(py::module_& module) {
   });
   module.def("python_in_backward", &python_in_backward);
   module.def("gradient_parts", &gradient_parts);
-  module.def("separate_outputs", &separate_outputs);
+  module.def("segments_of", &segments_of);
+  py::class_<CutEdges>(module, "CutEdges")
+      .def(py::init<const Tensors&, const Tensors&, const Tensors&>())
+      .def("exchange", &CutEdges::exchange);
   bind_follower(module);
 }
 

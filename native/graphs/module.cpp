@@ -21,12 +21,13 @@ std::vector<uint32_t> slots_of(const std::vector<int64_t>& slots) {
   return all;
 }
 
+// The op that each begins with, slots of gradients, and of derivatives.
+using Segments = std::vector<std::tuple<size_t, std::vector<int64_t>, std::vector<int64_t>>>;
+
 std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list& ops, const tape::Kept& kept,
                                           const std::map<uint32_t, at::Tensor>& tensors,
                                           const std::vector<int64_t>& inputs, const std::vector<int64_t>& outputs,
-                                          const std::vector<int64_t>& gradients,
-                                          const std::vector<int64_t>& derivatives, const py::list& bindings,
-                                          size_t boundary,
+                                          const Segments& segments, const py::list& bindings, size_t boundary,
                                           std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients, bool elides,
                                           const std::map<uint32_t, uint32_t>& bumps) {
   Recorded recorded;
@@ -37,8 +38,9 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
   for (const auto& [slot, tensor] : tensors) recorded.tensors.at(slot) = tensor;
   recorded.inputs = slots_of(inputs);
   recorded.outputs = slots_of(outputs);
-  recorded.gradients = slots_of(gradients);
-  recorded.derivatives = slots_of(derivatives);
+  for (const auto& [begin, gradients, derivatives] : segments) {
+    recorded.segments.push_back({begin, slots_of(gradients), slots_of(derivatives)});
+  }
   for (const auto& binding : bindings) {
     auto kind = binding.attr("kind").cast<std::string>();
     auto value = binding.attr("value").cast<int64_t>();
@@ -84,7 +86,7 @@ py::list graphs_of(const Route& route) {
   py::list all;
   for (const auto& graph : route.graphs()) {
     py::dict row;
-    row["part"] = graph->part() == Part::kForward ? "forward" : "backward";
+    row["part"] = graph->part().is_forward() ? "forward" : "backward";
     row["kernels"] = graph->kernels();
     row["hits"] = graph->hits;
     row["bytes"] = graph->bytes();
@@ -169,11 +171,11 @@ PYBIND11_MODULE(_graphs, module) {
   });
   py::class_<Recording, std::shared_ptr<Recording>>(module, "Recording")
       .def(py::init(&make_recording), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
-           py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("gradients"), py::arg("derivatives"),
-           py::arg("bindings"), py::arg("boundary"), py::arg("held_gradients"), py::arg("elides"), py::arg("bumps"))
+           py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("segments"), py::arg("bindings"),
+           py::arg("boundary"), py::arg("held_gradients"), py::arg("elides"), py::arg("bumps"))
       .def_property_readonly("written_inputs", &Recording::written_inputs)
       .def_property_readonly("has_guards", &Recording::has_guards)
-      .def_property_readonly("boundary", &Recording::boundary)
+      .def_property_readonly("boundaries", &Recording::boundaries)
       .def_property_readonly("step_ops",
                              [](const Recording& self) {
                                std::vector<uint32_t> ops;
@@ -271,28 +273,32 @@ PYBIND11_MODULE(_graphs, module) {
            py::arg("place"), py::arg("rebuild"), py::arg("number"))
       .def("differentiate",
            [](Way& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
-              const std::vector<uint32_t>& reads, py::object again) {
+              const std::vector<uint32_t>& cuts, const std::vector<uint32_t>& reads, bool frees, py::object again) {
              auto how = std::make_shared<Differentiation>();
+             how->segment = self.differentiations.size();
              how->outputs = outputs;
              how->owners = owners;
+             how->cuts = cuts;
              how->reads = reads;
              how->again = again.release().ptr();
              how->modes = self.modes;
              const auto& recording = self.route->recording();
              const auto& slots = recording.recorded().outputs;
+             auto saved = recording.saved_for(how->segment);
+             how->frees = frees || !saved.empty();
              for (uint32_t place = 0; place < slots.size(); place++) {
                if (slots[place] == tape::kNone) continue;
-               for (uint32_t storage : recording.saved()) {
+               for (uint32_t storage : saved) {
                  if (recording.slot(slots[place]).storage == storage) how->kept_outputs.push_back(place);
                }
              }
              const auto& inputs = recording.recorded().inputs;
              for (uint32_t place = 0; place < inputs.size(); place++) {
-               for (uint32_t storage : recording.saved()) {
+               for (uint32_t storage : saved) {
                  if (recording.slot(inputs[place]).storage == storage) how->kept_inputs.push_back(place);
                }
              }
-             self.differentiation = how;
+             self.differentiations.push_back(how);
            })
       .def("set_spent", &Way::set_spent)
       .def("set_aliases",

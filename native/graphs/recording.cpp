@@ -95,7 +95,7 @@ Recording::Recording(Recorded recorded) : all_(std::move(recorded)) {
   for (const auto& step : all_.steps) check(step);
   check_loose();
   leave_out();
-  if (all_.elides) elide_copies(all_, storages_, boundary_);
+  if (all_.elides) elide_copies(all_, storages_, boundaries_);
   find_lives();
   find_guards();
 }
@@ -116,14 +116,18 @@ void Recording::find_kinds() {
     auto& info = storages_[all_.slots[slot].storage];
     if (info.kind == StorageInfo::kMade) info.kind = StorageInfo::kInput;
   }
-  for (uint32_t slot : all_.gradients) {
-    if (slot != kNone) storages_[all_.slots[slot].storage].kind = StorageInfo::kGradient;
+  for (const auto& segment : all_.segments) {
+    for (uint32_t slot : segment.gradients) {
+      if (slot != kNone) storages_[all_.slots[slot].storage].kind = StorageInfo::kGradient;
+    }
   }
   auto hand_out = [&](uint32_t slot) {
     if (slot != kNone) storages_[all_.slots[slot].storage].handed_out = true;
   };
   for (uint32_t slot : all_.outputs) hand_out(slot);
-  for (uint32_t slot : all_.derivatives) hand_out(slot);
+  for (const auto& segment : all_.segments) {
+    for (uint32_t slot : segment.derivatives) hand_out(slot);
+  }
   for (const auto& binding : all_.bindings) {
     if (binding.kind == tape::Binding::kData) {
       throw NotStatic("it gives a tensor other data (`p.data = ...`) at each call");
@@ -304,9 +308,12 @@ void Recording::leave_out() {
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) storages_[record.storage].kind = StorageInfo::kConstant;
   }
   std::vector<Step> steps;
-  boundary_ = SIZE_MAX;
+  std::vector<size_t> wanted = {all_.boundary};
+  for (size_t i = 1; i < all_.segments.size(); i++) wanted.push_back(all_.segments[i].boundary);
   for (auto& step : all_.steps) {
-    if (boundary_ == SIZE_MAX && step.index >= all_.boundary) boundary_ = steps.size();
+    while (boundaries_.size() < wanted.size() && step.index >= wanted[boundaries_.size()]) {
+      boundaries_.push_back(steps.size());
+    }
     if (step.op->silent || only_turns(step) || step.op->name == kWrap || is_alias(step)) continue;
     if (step.op->unset && !step.gave.empty() && !is_loose(step)) continue;
     if (is_foldable(step, written)) {
@@ -316,7 +323,52 @@ void Recording::leave_out() {
     steps.push_back(std::move(step));
   }
   all_.steps = std::move(steps);
-  boundary_ = std::min(boundary_, all_.steps.size());
+  boundaries_.resize(wanted.size(), all_.steps.size());
+}
+
+size_t Recording::end(Part part) const {
+  size_t next = part.is_forward() ? 0 : part.segment() + 1;
+  return next < boundaries_.size() ? boundaries_[next] : all_.steps.size();
+}
+
+bool Recording::has_backward() const {
+  return std::any_of(all_.segments.begin(), all_.segments.end(),
+                     [](const Segment& segment) { return !segment.derivatives.empty(); });
+}
+
+std::vector<uint32_t> Recording::saved_for(size_t segment) const {
+  if (all_.segments.size() < 2) return saved_;
+  std::vector<bool> used(storages_.size(), false);
+  Part part = Part::backward(segment);
+  for (size_t i = begin(part); i < end(part); i++) {
+    each_slot(all_.steps[i], [&](uint32_t slot, bool) { used[all_.slots[slot].storage] = true; });
+  }
+  for (uint32_t slot : all_.segments[segment].derivatives) {
+    if (slot != kNone) used[all_.slots[slot].storage] = true;
+  }
+  std::vector<uint32_t> found;
+  std::copy_if(saved_.begin(), saved_.end(), std::back_inserter(found),
+               [&](uint32_t storage) { return used[storage]; });
+  return found;
+}
+
+// Segments run each at its time, or not at all: none uses what another one made or was given.
+void Recording::check_segments() const {
+  auto refuse_shared = [] { throw NotStatic("parts of its backward that can run by themselves share memory"); };
+  for (size_t i = 0; all_.segments.size() > 1 && i < all_.segments.size(); i++) {
+    auto first = static_cast<int64_t>(begin(Part::backward(i))), end_of = static_cast<int64_t>(end(Part::backward(i)));
+    for (const auto& info : storages_) {
+      bool made = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kGradient;
+      if (made && info.first >= first && info.first < end_of && info.last >= end_of) refuse_shared();
+    }
+    for (uint32_t slot : all_.segments[i].derivatives) {
+      if (slot == kNone) continue;
+      const auto& info = storage_of(slot);
+      bool elsewhere =
+          info.first >= static_cast<int64_t>(boundaries_[0]) && (info.first < first || info.first >= end_of);
+      if (info.kind == StorageInfo::kMade && elsewhere) refuse_shared();
+    }
+  }
 }
 
 void Recording::find_lives() {
@@ -337,7 +389,8 @@ void Recording::find_lives() {
   }
   check_inputs();
   if (!has_backward()) return;
-  int64_t boundary = static_cast<int64_t>(boundary_);
+  check_segments();
+  int64_t boundary = static_cast<int64_t>(boundaries_[0]);
   for (uint32_t storage = 0; storage < storages_.size(); storage++) {
     const auto& info = storages_[storage];
     bool ours = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kInput;
@@ -352,7 +405,9 @@ void Recording::find_lives() {
 // Of the memory of an input only what the input itself sees is there.
 void Recording::check_inputs() const {
   std::vector<size_t> lowest(storages_.size(), SIZE_MAX), extent(storages_.size(), 0);
-  for (const auto* slots : {&all_.inputs, &all_.gradients}) {
+  std::vector<const std::vector<uint32_t>*> given = {&all_.inputs};
+  for (const auto& segment : all_.segments) given.push_back(&segment.gradients);
+  for (const auto* slots : given) {
     for (uint32_t slot : *slots) {
       if (slot == kNone) continue;
       const auto& record = all_.slots[slot];
@@ -384,7 +439,7 @@ void Recording::find_guards() {
       // Found wrong, it would run again here, and not on the other ranks.
       refuse(step, "Python uses a number that is known after " + step.op->name + ", in which other ranks take part");
     }
-    if (step.op->random && i < static_cast<int64_t>(boundary_)) draws_ = true;
+    if (step.op->random && i < static_cast<int64_t>(boundaries_[0])) draws_ = true;
     if (step.op->random && i < last_guard_) draws_before_guard_ = true;
     each_slot(step, [&](uint32_t slot, bool writes) {
       uint32_t storage = all_.slots[slot].storage;

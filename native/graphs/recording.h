@@ -36,22 +36,38 @@ struct SlotUse {
   bool writes;
 };
 
-// The parts of a recording that run at different times: a forward with what it keeps, and its backward.
-enum class Part { kForward, kBackward };
+// A part of a recording that runs at a time of its own: the forward with what it keeps, or a segment of its backward.
+class Part {
+ public:
+  static Part forward() { return Part(SIZE_MAX); }
+  static Part backward(size_t segment) { return Part(segment); }
+  bool is_forward() const { return segment_ == SIZE_MAX; }
+  size_t segment() const { return segment_; }
+
+ private:
+  explicit Part(size_t segment) : segment_(segment) {}
+  size_t segment_;
+};
+
+// The backward of outputs that one node of autograd stands for. Segments are in the order in which autograd runs them.
+struct Segment {
+  size_t boundary = 0;                // the op that it begins with
+  std::vector<uint32_t> gradients;    // slots that it is given, one for each output; kNone for none
+  std::vector<uint32_t> derivatives;  // slots that it gives
+};
 
 struct Recorded {
   std::vector<tape::PlanSlot> slots;
   std::vector<tape::Step> steps;
-  std::vector<at::Tensor> tensors;    // by slot: what no op made
-  std::vector<uint32_t> inputs;       // slots; the tensors among the arguments
-  std::vector<uint32_t> outputs;      // slots
-  std::vector<uint32_t> gradients;    // slots that a backward is given, one for each output; kNone for none
-  std::vector<uint32_t> derivatives;  // slots that a backward gives
+  std::vector<at::Tensor> tensors;  // by slot: what no op made
+  std::vector<uint32_t> inputs;     // slots; the tensors among the arguments
+  std::vector<uint32_t> outputs;    // slots
+  std::vector<Segment> segments;    // of the backward; none if there is no backward
   std::vector<tape::Binding> bindings;
   std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients;  // tensors whose gradient it finds, and that gradient
   bool elides = true;                                             // whether copies may be left out
   std::vector<uint32_t> bumps;  // by slot of what no op made: how often its version is counted up in a call
-  size_t boundary = 0;          // the op that a backward begins with; the number of ops if there is none
+  size_t boundary = 0;          // the op that the backward begins with; the number of ops if there is none
 };
 
 class Recording {
@@ -64,12 +80,15 @@ class Recording {
   const std::vector<StorageInfo>& storages() const { return storages_; }
   const std::vector<tape::Step>& steps() const { return all_.steps; }
   const Recorded& recorded() const { return all_; }
-  size_t boundary() const { return boundary_; }  // among steps()
-  size_t begin(Part part) const { return part == Part::kForward ? 0 : boundary_; }
-  size_t end(Part part) const { return part == Part::kForward ? boundary_ : all_.steps.size(); }
-  bool has_backward() const { return !all_.derivatives.empty(); }
+  // Among steps(), where parts begin that come after the forward; at least one.
+  const std::vector<size_t>& boundaries() const { return boundaries_; }
+  size_t begin(Part part) const { return part.is_forward() ? 0 : boundaries_[part.segment()]; }
+  size_t end(Part part) const;
+  bool has_backward() const;
   // Storages that the forward leaves for the backward.
   const std::vector<uint32_t>& saved() const { return saved_; }
+  // Those of them that a segment reads.
+  std::vector<uint32_t> saved_for(size_t segment) const;
   const at::Tensor& tensor(uint32_t slot) const { return all_.tensors[slot]; }
   // Whether a tensor without fixed memory is among what the step takes or gives.
   bool is_loose(const tape::Step& step) const;
@@ -96,6 +115,7 @@ class Recording {
   void fold(const tape::Step& step);
   void leave_out();
   void find_lives();
+  void check_segments() const;
   void check_inputs() const;
   void find_guards();
   template <class Visit>
@@ -104,7 +124,7 @@ class Recording {
   Recorded all_;
   std::vector<StorageInfo> storages_;
   std::vector<uint32_t> saved_, written_, written_before_guard_, written_inputs_;
-  size_t boundary_ = 0;
+  std::vector<size_t> boundaries_;
   size_t ops_ = 0;
   int64_t last_guard_ = -1;
   bool draws_ = false;

@@ -88,10 +88,13 @@ Route::Route(std::shared_ptr<const Recording> recording, RouteOptions options)
     externals_.push_back({tensor.unsafeGetTensorImpl(), storage_impl(tensor), tensor.requires_grad()});
     if (!recording_->slot(slot).loose) places_.add(tensor);
   }
-  std::unordered_map<uint32_t, uint32_t> first;
-  for (uint32_t slot : recording_->recorded().derivatives) {
-    auto place = static_cast<uint32_t>(derivatives_.size());
-    derivatives_.emplace_back(slot, slot == kNone ? place : first.try_emplace(slot, place).first->second);
+  for (const auto& segment : recording_->recorded().segments) {
+    std::unordered_map<uint32_t, uint32_t> first;
+    auto& given = derivatives_.emplace_back();
+    for (uint32_t slot : segment.derivatives) {
+      auto place = static_cast<uint32_t>(given.size());
+      given.emplace_back(slot, slot == kNone ? place : first.try_emplace(slot, place).first->second);
+    }
   }
   for (uint32_t slot : recording_->written()) written_.push_back(storage_impl(tensors[slot]));
   for (const auto& external : externals_) {
@@ -264,15 +267,15 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
     for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
     // With too many places that inputs lay in, they are copied.
     auto bound = graphs.size() < most ? to_bind(branches, given) : std::vector<char*>();
-    graphs.insert(graphs.begin(), std::make_shared<Graph>(recording_, Part::kForward, branches.pool, obstacles, nullptr,
-                                                          false, lowering_, std::move(bound)));
+    graphs.insert(graphs.begin(), std::make_shared<Graph>(recording_, Part::forward(), branches.pool, obstacles,
+                                                          nullptr, false, lowering_, std::move(bound)));
     if (graphs.size() > most + 1) graphs.pop_back();
     return &graphs.front();
   }
   if (recording_->has_backward()) return nullptr;
   copies = true;
   if (branches.copying == nullptr) {
-    branches.copying = std::make_shared<Graph>(recording_, Part::kForward, Pool::scratch_of_this_thread(),
+    branches.copying = std::make_shared<Graph>(recording_, Part::forward(), Pool::scratch_of_this_thread(),
                                                std::vector<Obstacle>(), nullptr, false, lowering_);
   }
   return &branches.copying;
@@ -281,7 +284,7 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
 void Route::copy_in(Graph& graph, const Tensors& given) const {
   const auto& places = graph.inputs();
   for (uint32_t i : inputs_.loose) {
-    if (graph.part() == Part::kForward) graph.loose(recording_->recorded().inputs[i]) = given[i];
+    if (graph.part().is_forward()) graph.loose(recording_->recorded().inputs[i]) = given[i];
   }
   for (size_t i = 0; i < places.size(); i++) {
     const auto& place = places[i];
@@ -354,8 +357,7 @@ at::Tensor Route::output(Graph& graph, uint32_t slot, const Tensors& given, bool
   if (record.loose) return graph.tensor(slot);
   const auto& info = recording_->storage_of(slot);
   if (info.kind == StorageInfo::kInput || info.kind == StorageInfo::kGradient) {
-    const auto& all = recording_->recorded();
-    const auto& inputs = info.kind == StorageInfo::kInput ? all.inputs : all.gradients;
+    const auto& inputs = info.kind == StorageInfo::kInput ? recording_->recorded().inputs : graph.given();
     for (size_t i = 0; i < inputs.size(); i++) {
       if (inputs[i] == slot) return given[i];
     }
@@ -433,7 +435,7 @@ void Route::finish(Graph& graph, const Tensors& given, bool copies, Handed& know
 // A recording that ran in this step already begins another one.
 void Route::visit(Graph& graph) {
   auto& pool = graph.pool();
-  if (graph.part() == Part::kForward) {
+  if (graph.part().is_forward()) {
     if (std::find(pool.path.begin(), pool.path.end(), this) != pool.path.end()) {
       pool.position = 0;
       pool.path.clear();
@@ -514,8 +516,8 @@ std::vector<Lease*> Route::lease_saved(Graph& graph) {
   return all;
 }
 
-void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
-                         Tensors& results) {
+void Route::run_backward(Graph& forward, size_t segment, const std::vector<Lease*>& saved, const Tensors& gradients,
+                         bool keeps, Tensors& results) {
   auto& pool = forward.pool();
   std::lock_guard running(pool.running);
   auto& here = branches_on(pool.shared_from_this());
@@ -523,7 +525,7 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   for (Lease* lease : saved) lease->passing = !keeps;
   std::shared_ptr<Graph> graph;
   for (const auto& branch : here.backward) {
-    if (branch.forward != forward.id || branch.keeps != keeps) continue;
+    if (branch.forward != forward.id || branch.segment != segment || branch.keeps != keeps) continue;
     if (pool.first_in(branch.graph->writes()) != nullptr) continue;
     graph = branch.graph;
     break;
@@ -531,18 +533,19 @@ void Route::run_backward(Graph& forward, const std::vector<Lease*>& saved, const
   if (graph == nullptr) {
     std::vector<Obstacle> obstacles;
     for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
-    graph = std::make_shared<Graph>(recording_, Part::kBackward, pool.shared_from_this(), obstacles, &forward, keeps,
-                                    lowering_);
-    here.backward.insert(here.backward.begin(), {forward.id, keeps, graph});
-    if (here.backward.size() > 8 * options_.branches) here.backward.pop_back();
+    graph = std::make_shared<Graph>(recording_, Part::backward(segment), pool.shared_from_this(), obstacles, &forward,
+                                    keeps, lowering_);
+    here.backward.insert(here.backward.begin(), {forward.id, segment, keeps, graph});
+    if (here.backward.size() > 8 * options_.branches * derivatives_.size()) here.backward.pop_back();
   }
   copy_in(*graph, gradients);
   graph->run(options_.cores);
   visit(*graph);
   Handed known;
   results.clear();
-  for (size_t i = 0; i < derivatives_.size(); i++) {
-    auto [slot, same] = derivatives_[i];
+  const auto& derivatives = derivatives_[segment];
+  for (size_t i = 0; i < derivatives.size(); i++) {
+    auto [slot, same] = derivatives[i];
     results.push_back(same < i ? results[same] : output(*graph, slot, gradients, false, known));
   }
   graph->forget_loose();
@@ -556,14 +559,18 @@ void Route::make_first(const Tensors& given) {
   if (!here.forward.empty()) return;
   std::vector<Obstacle> obstacles;
   for (const auto& range : pool->leased()) obstacles.push_back({range, INT64_MAX});
-  here.forward.push_back(std::make_shared<Graph>(recording_, Part::kForward, pool, obstacles, nullptr, false, lowering_,
-                                                 to_bind(here, given)));
+  here.forward.push_back(std::make_shared<Graph>(recording_, Part::forward(), pool, obstacles, nullptr, false,
+                                                 lowering_, to_bind(here, given)));
   if (!recording_->has_backward()) return;
   std::vector<Obstacle> with_outputs = obstacles;
   for (const auto& output : here.forward[0]->outputs()) with_outputs.push_back({output.range, INT64_MAX});
-  auto backward =
-      std::make_shared<Graph>(recording_, Part::kBackward, pool, with_outputs, here.forward[0].get(), false, lowering_);
-  here.backward.push_back({here.forward[0]->id, false, backward});
+  for (size_t i = 0; i < derivatives_.size(); i++) {
+    bool keeps = i + 1 < derivatives_.size();  // what the segments after it read
+    auto backward = std::make_shared<Graph>(recording_, Part::backward(i), pool, with_outputs, here.forward[0].get(),
+                                            keeps, lowering_);
+    here.backward.push_back({here.forward[0]->id, i, keeps, backward});
+    for (const auto& output : backward->outputs()) with_outputs.push_back({output.range, INT64_MAX});
+  }
 }
 
 std::vector<std::shared_ptr<Graph>> Route::graphs() const {
@@ -580,7 +587,7 @@ std::vector<std::shared_ptr<Graph>> Route::graphs() const {
 std::vector<Route::Timed> Route::timed_run(const Tensors& given) {
   if (timed_ == nullptr || timed_version_ != lowering_->version()) {
     timed_version_ = lowering_->version();
-    timed_ = std::make_shared<Graph>(recording_, Part::kForward, std::make_shared<Pool>(), std::vector<Obstacle>(),
+    timed_ = std::make_shared<Graph>(recording_, Part::forward(), std::make_shared<Pool>(), std::vector<Obstacle>(),
                                      nullptr, false, lowering_);
   }
   Below below;

@@ -50,8 +50,8 @@ class Route : public std::enable_shared_from_this<Route> {
   // Below autograd. `gradients` as for the recorded backward, all defined. `keeps`: there will be another one.
   // The inputs of a forward that its backward reads, from where they lie now.
   void copy_again(Graph& graph, const std::vector<uint32_t>& inputs, const Tensors& given) const;
-  void run_backward(Graph& forward, const std::vector<Lease*>& saved, const Tensors& gradients, bool keeps,
-                    Tensors& results);
+  void run_backward(Graph& forward, size_t segment, const std::vector<Lease*>& saved, const Tensors& gradients,
+                    bool keeps, Tensors& results);
 
   // Generated kernels are told to it as they come; they are tried from the next call on.
   Lowering& lowering() const { return *lowering_; }
@@ -93,6 +93,7 @@ class Route : public std::enable_shared_from_this<Route> {
   };
   struct BackwardBranch {
     uint32_t forward;  // id
+    size_t segment;
     bool keeps;
     std::shared_ptr<Graph> graph;
   };
@@ -137,9 +138,9 @@ class Route : public std::enable_shared_from_this<Route> {
   Inputs inputs_;
   bool has_more_to_write_;  // than what its kernels write
   uint64_t id_;             // of all routes that ever were
-  // Slots that a backward gives. A derivative of two tensors is one tensor, as in eager: the second is the place of the
-  // first with this slot. Autograd copies it where each keeps it.
-  std::vector<std::pair<uint32_t, uint32_t>> derivatives_;
+  // By segment, slots that it gives. A derivative of two tensors is one tensor, as in eager: the second is the place of
+  // the first with this slot. Autograd copies it where each keeps it.
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> derivatives_;
   std::vector<const c10::StorageImpl*> written_;  // storages of others that the function writes
   std::vector<std::unique_ptr<Branches>> branches_;
   std::shared_ptr<Graph> timed_;  // on a pool of its own

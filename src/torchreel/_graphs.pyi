@@ -25,8 +25,7 @@ class Recording:
         tensors: dict[int, torch.Tensor],
         inputs: list[int],
         outputs: list[int],
-        gradients: list[int],
-        derivatives: list[int],
+        segments: list[tuple[int, list[int], list[int]]],
         bindings: list[Any],
         boundary: int,
         held_gradients: list[tuple[torch.Tensor, torch.Tensor]],
@@ -40,8 +39,8 @@ class Recording:
     @property
     def steps(self) -> int: ...
     @property
-    def boundary(self) -> int:
-        """The step that a backward begins with."""
+    def boundaries(self) -> list[int]:
+        """The steps that the segments of a backward begin with; at least one, also where there is no backward."""
 
     @property
     def step_ops(self) -> list[int]:
@@ -148,8 +147,16 @@ class Way:
 
     def set_detached(self, places: list[int]) -> None: ...
     def differentiate(
-        self, outputs: list[int], owners: list[int], reads: list[int], again: Callable[..., Any]
-    ) -> None: ...
+        self,
+        outputs: list[int],
+        owners: list[int],
+        cuts: list[int],
+        reads: list[int],
+        frees: bool,
+        again: Callable[..., Any],
+    ) -> None:
+        """Of the next segment of the backward."""
+
     @property
     def number(self) -> int: ...
     @property
@@ -299,8 +306,20 @@ def instance_dict(object: object) -> dict[str, Any] | None: ...
 def python_in_backward(outputs: list[torch.Tensor]) -> str:
     """What of Python the backward of these tensors would run, or nothing."""
 
-def separate_outputs(outputs: list[torch.Tensor], keeps: Callable[[Any], bool]) -> str:
-    """Why no single node can stand for these outputs, or nothing; `keeps`: whether a node keeps tensors."""
+def segments_of(
+    outputs: list[torch.Tensor], leaves: list[torch.Tensor], keeps: Callable[[Any], bool]
+) -> list[tuple[list[int], list[int], list[int], bool]] | str:
+    """Places of outputs, of outputs that it is cut at and of leaves, and whether it keeps tensors, of each segment.
+
+    Or why there are none. `keeps`: whether a node keeps tensors.
+    """
+
+class CutEdges:
+    """Edges of autograd's graph that lead from outputs to tensors, and that can end at leaves meanwhile."""
+
+    def __init__(self, outputs: list[torch.Tensor], cuts: list[torch.Tensor], leaves: list[torch.Tensor]) -> None: ...
+    def exchange(self) -> None:
+        """Cuts them, or puts them back."""
 
 def gradient_parts(
     outputs: list[torch.Tensor], leaves: list[torch.Tensor]

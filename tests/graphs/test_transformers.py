@@ -76,6 +76,26 @@ def test_forward_and_backward(make: Callable[[], Any]) -> None:
     held_to_eager(run, _STEPS - 3)
 
 
+@pytest.mark.parametrize("make", MODELS)
+def test_whole_model_with_its_backward_outside(make: Callable[[], Any]) -> None:
+    """The loss and the logits that it is computed from are both results."""
+
+    def run(wrap: Wrap) -> list[Any]:
+        model = made(make)[0].train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        function = wrap(model)
+        found = []
+        for tokens in tokens_of(6):
+            optimizer.zero_grad()
+            out = function(tokens, labels=tokens, **uncached(model))
+            out.loss.backward()
+            optimizer.step()
+            found.append((type(out), bits(out.loss), bits(out.logits), state_of(model)))
+        return found
+
+    held_to_eager(run, _STEPS - 3)
+
+
 @pytest.mark.parametrize("make", DECODERS)
 def test_generation_with_a_static_cache(make: Callable[[], Any]) -> None:
     """The decoding step is one graph: it writes its keys and values into the cache where they lie."""

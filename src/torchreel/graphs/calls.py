@@ -89,16 +89,26 @@ class CallKind:
             number = tensor.output_nr
             tensor.grad_fn.register_prehook(lambda given, place=place, number=number: seen(place, given[number]))
 
-    def learn_gradients(self, gradients: list[torch.Tensor | None], create_graph: bool) -> bool:
-        """A backward came that is not the recorded one; gives whether it shall be recorded."""
+    def learn_gradients(
+        self, gradients: list[torch.Tensor | None], places: list[int], count: int, create_graph: bool
+    ) -> bool:
+        """A backward came that is not the recorded one; gives whether it shall be recorded.
+
+        Of the `count` outputs that have a gradient, it was given those of `places`.
+        """
         if create_graph:
             self.give_up(_TWICE)
             return False
-        pattern = tuple(None if one is None else (tuple(one.shape), one.stride()) for one in gradients)
-        if pattern == self.pattern or None in pattern or self._patterns >= _OFTEN:
+        if any(one is None for one in gradients) or self._patterns >= _OFTEN:
+            return False
+        known = list(self.pattern or ())[:count]
+        found = [*known, *[None] * (count - len(known))]
+        for place, one in zip(places, gradients, strict=True):
+            found[place] = None if one is None else (tuple(one.shape), one.stride())
+        if tuple(found) == self.pattern:
             return False
         self._patterns += 1
-        self.pattern = pattern
+        self.pattern = tuple(found)
         self.tell("Gradients came with other strides than recorded: it is recorded anew.")
         return True
 

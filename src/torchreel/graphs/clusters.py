@@ -7,6 +7,7 @@ cluster itself has made it, by the ops that made the views; of others the views 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,7 +69,7 @@ def clusters_of(program: Program, native: _graphs.Recording, exact: bool) -> lis
     """Those that are worth a kernel, in their order."""
     found: list[Cluster] = []
     places = native.step_ops
-    for begin, end in ((0, native.boundary), (native.boundary, len(places))):
+    for begin, end in itertools.pairwise((0, *native.boundaries, len(places))):
         growing = _Growing(program, native, places, begin)
         for step in range(begin, end):
             lowerable = may_be_lowered(program.ops[places[step]], program.slots, exact)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,39 +19,72 @@ from torchreel.tape.session import Session
 Pattern = tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
 
 
-class Derivatives:
-    def __init__(
-        self, outputs: list[int], gradients: list[torch.Tensor], owners: list[torch.Tensor],
-        derivatives: list[torch.Tensor | None],
-    ) -> None:  # fmt: skip
-        self.outputs = outputs  # places among the results
-        self._gradients = gradients
-        self._owners = owners  # one for each derivative: parts of one gradient have the same
-        self._derivatives = derivatives
+@dataclass
+class Segment:
+    """A part of the backward that one node of autograd stands for."""
+
+    places: list[int]  # of its outputs, among all that have a gradient
+    outputs: list[int]  # places of the same among the results
+    cuts: list[int]  # places among the results: its derivatives by outputs of other segments, one for each part
+    frees: bool  # whether it keeps tensors, which autograd frees after it
+    begin: int  # the first op, as the trace counts them
+    gradients: list[torch.Tensor]
+    owners: list[torch.Tensor]  # one for each other derivative: parts of one gradient have the same
+    derivatives: list[torch.Tensor | None]  # by the owners, and then by the cuts
+    gradient_slots: list[int] = field(default_factory=list)
+    owner_slots: list[int] = field(default_factory=list)
+    derivative_slots: list[int] = field(default_factory=list)
 
     def tensors(self) -> list[torch.Tensor]:
         """Those whose slots are wanted."""
-        return [*self._gradients, *self._owners, *(each for each in self._derivatives if each is not None)]
+        return [*self.gradients, *self.owners, *(each for each in self.derivatives if each is not None)]
+
+    def take_slots(self, slots: Iterator[int]) -> None:
+        self.gradient_slots = [next(slots) for _ in self.gradients]
+        self.owner_slots = [next(slots) for _ in self.owners]
+        self.derivative_slots = [-1 if each is None else next(slots) for each in self.derivatives]
+
+
+class Derivatives:
+    """The whole backward: its segments, in the order in which autograd runs them."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.segments = segments
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Those whose slots are wanted."""
+        return [tensor for segment in self.segments for tensor in segment.tensors()]
 
     def take_slots(self, slots: list[int]) -> None:
-        gradients, owners = len(self._gradients), len(self._owners)
-        self.gradient_slots = slots[:gradients]
-        self.owner_slots = slots[gradients : gradients + owners]
-        self.ambiguous = len(set(self.owner_slots)) < len({id(owner) for owner in self._owners})
-        rest = iter(slots[gradients + owners :])
-        self.derivative_slots = [-1 if each is None else next(rest) for each in self._derivatives]
-        self._owners, self._derivatives = [], []  # gradients stay, so that they do not look like the function's own
+        rest = iter(slots)
+        for segment in self.segments:
+            segment.take_slots(rest)
+        owners = {id(owner) for segment in self.segments for owner in segment.owners}
+        self.ambiguous = len({slot for segment in self.segments for slot in segment.owner_slots}) < len(owners)
+        for segment in self.segments:  # gradients stay, so that they do not look like the function's own
+            segment.owners, segment.derivatives = [], []
 
-    def attach(self, way: Any, program: Program, tensors: dict[int, torch.Tensor], again: Callable[..., Any]) -> None:
-        reads = {
-            value.slot
-            for op in program.ops
-            if op.backward
-            for value in _refs(op.args)
-            if value.slot in tensors and program.slots[value.slot].role in ("parameter", "buffer", "captured")
-        }
-        self._gradients = []
-        way.differentiate(self.outputs, self.owner_slots, sorted(reads - set(self.gradient_slots)), again)
+    @property
+    def gradient_slots(self) -> list[int]:
+        return [slot for segment in self.segments for slot in segment.gradient_slots]
+
+    def attach(
+        self, way: Any, program: Program, begins: list[int], tensors: dict[int, torch.Tensor], again: Callable[..., Any]
+    ) -> None:
+        """`begins`: the places among the program's ops at which segments begin."""
+        given = set(self.gradient_slots)
+        for segment, begin, end in zip(self.segments, begins, [*begins[1:], len(program.ops)], strict=True):
+            reads = {
+                value.slot
+                for op in (program.ops[begin:end] if len(begins) > 1 else program.ops)
+                if op.backward
+                for value in _refs(op.args)
+                if value.slot in tensors and program.slots[value.slot].role in ("parameter", "buffer", "captured")
+            }
+            segment.gradients = []
+            way.differentiate(
+                segment.outputs, segment.owner_slots, segment.cuts, sorted(reads - given), segment.frees, again
+            )
 
 
 def _refs(values: Iterable[Any]) -> Iterable[Ref]:
@@ -76,22 +110,46 @@ def differentiate(
     outputs = [place for place, one in enumerate(results) if one.requires_grad and id(one) not in known]
     if not outputs:
         return None
-    _check(session, inputs, [results[place] for place in outputs])
     wanted = [results[place] for place in outputs]
+    _check(session, inputs, wanted)
+    segments = _segments(wanted, owners)
     python = _graphs.python_in_backward(wanted)
     if python:  # it would run here for nobody, and at a replay not at all
         raise RefusedError(f"has a backward that runs Python: {python}. Run the backward inside of the function")
     with quietly():
         gradients = [gradient_for(tensor, pattern, place) for place, tensor in enumerate(wanted)]
         drawn = torch.get_rng_state()
-    try:
-        parts = GradientParts(wanted, owners)
-        found = parts.run(wanted, gradients, retain_graph=True)
-    except Exception as error:  # such as one that asks for gradients of a certain form
-        raise RefusedError(f"has a backward that cannot be recorded: {error}") from None
+    recorded: list[Segment] = []
+    for places, cuts, reached, frees in segments:
+        begin = session.capture.op_count
+        leaves = [owners[place] for place in reached]
+        tensors, given = [wanted[place] for place in places], [gradients[place] for place in places]
+        try:
+            parts = GradientParts(tensors, leaves, [wanted[place] for place in cuts])
+            found = parts.run(tensors, given, retain_graph=True)
+        except Exception as error:  # such as one that asks for gradients of a certain form
+            raise RefusedError(f"has a backward that cannot be recorded: {error}") from None
+        by_owners = [leaves[place] for place in parts.places if place < len(leaves)]
+        by_cuts = [outputs[cuts[place - len(leaves)]] for place in parts.places if place >= len(leaves)]
+        own = [outputs[place] for place in places]
+        recorded.append(Segment(places, own, by_cuts, frees, begin, given, by_owners, found))
     with quietly():
         torch.set_rng_state(drawn)
-    return Derivatives(outputs, gradients, [owners[place] for place in parts.places], found)
+    return Derivatives(recorded)
+
+
+def _segments(
+    outputs: list[torch.Tensor], owners: list[torch.Tensor]
+) -> list[tuple[list[int], list[int], list[int], bool]]:
+    """Places of outputs, of cuts and of owners, and whether it frees tensors, of each segment of the backward."""
+    if len(outputs) == 1:
+        return [([0], [], list(range(len(owners))), True)]
+    segments = _graphs.segments_of(outputs, owners, _keeps_tensors)
+    if isinstance(segments, str):
+        raise RefusedError(f"{segments}: run the backward inside of the function, or detach() what needs none")
+    if len(segments) == 1:
+        return [([*range(len(outputs))], [], [*range(len(owners))], True)]
+    return segments
 
 
 def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
@@ -109,9 +167,6 @@ def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Ten
             raise RefusedError("returns a view of an input or a parameter that requires a gradient")
     if len({_storage(output) for output in outputs}) < len(outputs):
         raise RefusedError("returns views of one tensor that require a gradient")
-    separate = _graphs.separate_outputs(outputs, _keeps_tensors) if len(outputs) > 1 else ""
-    if separate:
-        raise RefusedError(f"{separate}: run the backward inside of the function, or detach() what needs none")
 
 
 def _keeps_tensors(node: Any) -> bool:

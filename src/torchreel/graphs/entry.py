@@ -295,6 +295,8 @@ class Graphed(_graphs.Entry):
         gradients: list[Any],
         create_graph: bool,
         other_modes: bool,
+        place: int,
+        cuts: list[torch.Tensor],
     ) -> list[torch.Tensor | None]:
         """Of an earlier call: one that is not the recorded one."""
         from torchreel.graphs.recompute import derivatives_of
@@ -314,9 +316,12 @@ class Graphed(_graphs.Entry):
             )
         if other_modes:
             kind.give_up("Its backward runs in other modes of torch (autocast, threads ...) than its forward.")
-        if kind.learn_gradients(gradients, create_graph) and recording.number in self._recordings:
+        assert recording.derivatives is not None
+        segment = recording.derivatives.segments[place]
+        count = sum(len(one.places) for one in recording.derivatives.segments)
+        if kind.learn_gradients(gradients, segment.places, count, create_graph) and number in self._recordings:
             self._drop(recording)
-        return derivatives_of(self.__wrapped__, recording, call, gradients, create_graph)
+        return derivatives_of(self.__wrapped__, recording, call, gradients, create_graph, segment, cuts)
 
     def _verified(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from torchreel.graphs.verify import verified

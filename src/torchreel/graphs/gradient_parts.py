@@ -7,26 +7,49 @@ adds all of them as it does without us.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from torchreel import _graphs
+from torchreel.tape.quiet import quietly
 
 
 class GradientParts:
-    """For outputs of a call and the leaves that they came from. `places` names the leaf of each part."""
+    """For outputs of a call and the leaves that they came from. `places` names the leaf of each part.
 
-    def __init__(self, outputs: list[torch.Tensor], leaves: list[torch.Tensor]) -> None:
-        self._leaves = leaves
-        several = dict(_graphs.gradient_parts(outputs, leaves))
+    `cuts` are tensors of the call at which the backward ends as well: they count as leaves, after the others.
+    """
+
+    def __init__(
+        self, outputs: list[torch.Tensor], leaves: list[torch.Tensor], cuts: Sequence[torch.Tensor] = ()
+    ) -> None:
+        with quietly():
+            ends = [tensor.detach().requires_grad_() for tensor in cuts]
+        self._leaves = [*leaves, *ends]
+        self._cut = _graphs.CutEdges(outputs, list(cuts), ends) if cuts else None
+        with self._ended():
+            several = dict(_graphs.gradient_parts(outputs, self._leaves))
         self.places: list[int] = []  # of the leaf, for each part; those of one leaf in their order
         self._nodes: list[tuple[Any, int] | None] = []
-        for place in range(len(leaves)):
+        for place in range(len(self._leaves)):
             for part in several.get(place, [None]):
                 self.places.append(place)
                 self._nodes.append(part)
+
+    @contextlib.contextmanager
+    def _ended(self) -> Iterator[None]:
+        """The backward ends at the cuts, and does not go on to what they came from."""
+        if self._cut is None:
+            yield
+            return
+        self._cut.exchange()
+        try:
+            yield
+        finally:
+            self._cut.exchange()
 
     def run(
         self, outputs: list[torch.Tensor], gradients: list[torch.Tensor], **options: bool
@@ -39,7 +62,8 @@ class GradientParts:
             if part is not None
         ]
         try:
-            whole = torch.autograd.grad(outputs, self._leaves, gradients, allow_unused=True, **options)
+            with self._ended():
+                whole = torch.autograd.grad(outputs, self._leaves, gradients, allow_unused=True, **options)
         finally:
             for hook in hooks:
                 hook.remove()

@@ -6,6 +6,7 @@ earlier calls of the same function, for example, with the same parameters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,13 +17,16 @@ from torchreel.graphs.gradient_parts import GradientParts
 class Joint:
     """Results of a call on leaves, and which of these, and which parameters, they came from."""
 
-    def __init__(self, outputs: list[torch.Tensor], leaves: list[torch.Tensor]) -> None:
+    def __init__(
+        self, outputs: list[torch.Tensor], leaves: list[torch.Tensor], cuts: Sequence[torch.Tensor] = ()
+    ) -> None:
         self.outputs = outputs
         self.leaves = leaves
-        self.parts = GradientParts(outputs, leaves)
+        self.cuts = cuts  # which count as leaves, after the others
+        self.parts = GradientParts(outputs, leaves, cuts)
 
     def connected(self, owners: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs, as results of `owners`, one for each leaf."""
+        """The outputs, as results of `owners`, one for each leaf and cut."""
         return list(_Joined.apply(self, *(owners[place] for place in self.parts.places)))
 
 
@@ -43,8 +47,8 @@ class _Joined(torch.autograd.Function):  # type: ignore[misc]
         outputs, known = (list(each) for each in zip(*given, strict=True))
         if torch.is_grad_enabled():
             of_parts = dict(zip(joint.parts.places, context.saved_tensors, strict=True))
-            owners = [of_parts[place] for place in range(len(joint.leaves))]
-            return (None, *derivatives_again(joint.parts, outputs, joint.leaves, owners, known))
+            owners = [of_parts[place] for place in range(len(joint.leaves) + len(joint.cuts))]
+            return (None, *derivatives_again(joint.parts, outputs, joint.leaves, owners, known, joint.cuts))
         return (None, *joint.parts.run(outputs, known, retain_graph=True))
 
 
@@ -54,16 +58,22 @@ def derivatives_again(
     leaves: list[torch.Tensor],
     owners: list[torch.Tensor],
     given: list[torch.Tensor],
+    cuts: Sequence[torch.Tensor] = (),
 ) -> list[torch.Tensor | None]:
-    """Derivatives of outputs of leaves that can be differentiated again: by the owners, and by what is given."""
+    """Derivatives of outputs of leaves that can be differentiated again: by the owners, and by what is given.
+
+    There is an owner for each of the leaves, and for each of the cuts.
+    """
     gradients = [one.detach().requires_grad_() if one.requires_grad else one for one in given]
     found = parts.run(outputs, gradients, create_graph=True)
     places = [place for place, one in enumerate(found) if one is not None and one.requires_grad]
     joint = Joint(
         [one for one in found if one is not None and one.requires_grad],
         [*leaves, *(one for one in gradients if one.requires_grad)],
+        cuts,
     )
-    joined = joint.connected([*owners, *(one for one in given if one.requires_grad)]) if places else []
+    known = [*owners[: len(leaves)], *(one for one in given if one.requires_grad), *owners[len(leaves) :]]
+    joined = joint.connected(known) if places else []
     for place, one in zip(places, joined, strict=True):
         found[place] = one
     return found

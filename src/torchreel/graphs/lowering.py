@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 import threading
 import time
@@ -59,11 +60,11 @@ class Lowering:
 
     def _ask(self) -> None:
         program, native, exact = self._program, self._native, self._options.exact
-        found: dict[tuple[bool, bytes], tuple[Job, _Kernel]] = {}
+        found: dict[tuple[int, bytes], tuple[Job, _Kernel]] = {}
         for cluster in clusters_of(program, native, exact):
             job, slots = cluster.job(program, self._threads, exact)
-            # A forward and a backward are checked each for itself: one may never run.
-            key = (cluster.begin < native.boundary, msgspec.msgpack.encode(job))
+            # A forward and the segments of a backward are checked each for itself: one may never run.
+            key = (bisect.bisect_right(native.boundaries, cluster.begin), msgspec.msgpack.encode(job))
             _, kernel = found.setdefault(key, (job, _Kernel([], [])))
             kernel.clusters.append(cluster)
             kernel.slots.append(slots)

@@ -12,6 +12,7 @@ import torch
 
 from torchreel import _graphs
 from torchreel.errors import GraphError
+from torchreel.graphs.derivatives import Segment
 from torchreel.graphs.gradient_parts import GradientParts
 from torchreel.graphs.joined import derivatives_again, leaves_for
 from torchreel.graphs.recording import Recording
@@ -26,14 +27,15 @@ def derivatives_of(
     call: tuple[Any, ...],
     gradients: list[torch.Tensor | None],
     create_graph: bool,
+    segment: Segment,
+    cuts: list[torch.Tensor],
 ) -> list[torch.Tensor | None]:
+    """Of a segment of the backward; `cuts` lead to where its derivatives by outputs of other segments go."""
     args, kwargs, drawn = call
-    derivatives = recording.derivatives
-    assert derivatives is not None
     structure = Structure((args, kwargs))
     leaves = leaves_for(structure.tensors)  # the backward ends at the inputs, whatever made them
     args, kwargs = structure.rebuild(leaves)
-    slots = list(dict.fromkeys(derivatives.owner_slots))
+    slots = list(dict.fromkeys(segment.owner_slots))
     owners = [recording.owner(slot, leaves) for slot in slots]
     state = State(recording)  # what the forward wrote, it has written already
     if drawn is not None:
@@ -51,7 +53,8 @@ def derivatives_of(
                 outputs = Structure(function(*args, **kwargs), unique=True).tensors
         state.put_back()
         originals = [recording.owner(slot, structure.tensors) for slot in slots]
-        return _derivatives(recording, outputs, owners, originals, gradients, create_graph)
+        originals += dict(zip(segment.cuts, cuts, strict=True)).values()
+        return _derivatives(recording, segment, outputs, owners, originals, gradients, create_graph)
     finally:
         state.put_back()
         for owner in frozen:
@@ -60,6 +63,7 @@ def derivatives_of(
 
 def _derivatives(
     recording: Recording,
+    segment: Segment,
     outputs: list[torch.Tensor],
     owners: list[torch.Tensor],
     originals: list[torch.Tensor],
@@ -67,18 +71,19 @@ def _derivatives(
     create_graph: bool,
 ) -> list[torch.Tensor | None]:
     """Of the outputs, by leaves that stand for the originals; parts of one gradient stay apart."""
-    derivatives = recording.derivatives
-    assert derivatives is not None
     wanted = [
         (outputs[place], gradient)
-        for place, gradient in zip(derivatives.outputs, gradients, strict=True)
+        for place, gradient in zip(segment.outputs, gradients, strict=True)
         if gradient is not None
     ]
     if not wanted:
-        return [None] * len(derivatives.owner_slots)
-    parts = GradientParts([outputs[place] for place in derivatives.outputs], owners)
-    slots = list(dict.fromkeys(derivatives.owner_slots))
-    if [slots[place] for place in parts.places] != derivatives.owner_slots:
+        return [None] * len(segment.derivative_slots)
+    slots, cuts = list(dict.fromkeys(segment.owner_slots)), list(dict.fromkeys(segment.cuts))
+    ends = [outputs[place] for place in cuts]
+    parts = GradientParts([outputs[place] for place in segment.outputs], owners, ends)
+    known = [("owner", slot) for slot in slots] + [("cut", place) for place in cuts]
+    recorded = [("owner", slot) for slot in segment.owner_slots] + [("cut", place) for place in segment.cuts]
+    if [known[place] for place in parts.places] != recorded:
         raise GraphError(
             f"A backward of {recording.program.provenance.function} is not the recorded one, and the function, which "
             "runs again for it, uses its inputs and parameters otherwise than it did in the recorded call."
@@ -86,7 +91,7 @@ def _derivatives(
     tensors, given = (list(each) for each in zip(*wanted, strict=True))
     if not create_graph:
         return parts.run(tensors, given)
-    return derivatives_again(parts, tensors, owners, originals, given)
+    return derivatives_again(parts, tensors, owners, originals, given, ends)
 
 
 def _check_that_nothing_changed(recording: Recording) -> None:

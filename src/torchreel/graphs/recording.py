@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import torch._subclasses.schema_check_mode  # which torch imports where modes ar
 
 from torchreel import _graphs, _tape
 from torchreel.errors import TapeError, first_line
-from torchreel.graphs.derivatives import Derivatives, Pattern, differentiate, owners_of
+from torchreel.graphs.derivatives import Derivatives, Pattern, Segment, differentiate, owners_of
 from torchreel.graphs.joined import Joint, leaves_for
 from torchreel.graphs.object_arguments import OtherError, tensors_of
 from torchreel.graphs.options import GraphOptions
@@ -122,6 +123,7 @@ class Take:
         self.refusal = ""
         self._owners: list[torch.Tensor] = []
         self._outputs: list[torch.Tensor] = []
+        self._separate: list[Segment] = []
         try:
             result = self._called(args, kwargs)
         except BaseException:
@@ -133,10 +135,10 @@ class Take:
             self.refusal = f"cannot be recorded: {type(error).__name__}: {first_line(error)}"
             self._give_up()
         if not joins:
-            self._outputs = []
+            self._outputs, self._separate = [], []
             return result
-        outputs = _joined(self._outputs, self._owners, inputs, self._inputs)
-        self._outputs = []
+        outputs = _joined(self._outputs, self._owners, inputs, self._inputs, self._separate)
+        self._outputs, self._separate = [], []
         return self._results.rebuild(outputs, _objects(args, kwargs))
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -167,6 +169,9 @@ class Take:
                     self.derivatives = differentiate(session, self._leaves, self._owners, outputs, pattern)
             except RefusedError as refusal:
                 self.refusal = str(refusal)
+            if self.derivatives is not None and len(self.derivatives.segments) > 1:
+                segments = self.derivatives.segments
+                self._separate = [dataclasses.replace(one, gradients=[], derivatives=[]) for one in segments]
         self._also = set() if self._followed is None else self._inputs_by_other_ways()
         self._result_ids = [id(tensor) for tensor in outputs]
         asked = [] if self.derivatives is None else self.derivatives.tensors()
@@ -250,7 +255,7 @@ class Take:
         way = _graphs.Way(self.signature, self.modes, route, native, shape, Place, rebuild, number)
         program, facts = parts.program, self._output_facts
         if self.derivatives is not None:
-            self.derivatives.attach(way, program, parts.tensors, again)
+            self.derivatives.attach(way, program, self._begins(program), parts.tensors, again)
         elif self.modes.grad:
             way.set_spent(facts.with_history)
         way.set_detached(self._aliases(parts))
@@ -391,8 +396,7 @@ class Take:
                 tensors={slot: tensor for slot, tensor in parts.tensors.items() if slot not in apart},
                 inputs=inputs,
                 outputs=self._slots,
-                gradients=gradients,
-                derivatives=[] if self.derivatives is None else self.derivatives.derivative_slots,
+                segments=self._segments(program),
                 bindings=program.bindings,
                 boundary=_place(program, self._boundary),
                 held_gradients=_held_gradients(parts),
@@ -405,6 +409,18 @@ class Take:
             raise RefusedError(f"cannot run on fixed memory: {error}{f' ({line})' if line else ''}") from None
         except RuntimeError as error:
             raise RefusedError(f"cannot be made a graph: {error}") from None
+
+    def _begins(self, program: Program) -> list[int]:
+        """The ops that the segments of the backward begin with."""
+        if self.derivatives is None:
+            return []
+        return [_place(program, segment.begin) for segment in self.derivatives.segments]
+
+    def _segments(self, program: Program) -> list[tuple[int, list[int], list[int]]]:
+        if self.derivatives is None:
+            return []
+        pairs = zip(self._begins(program), self.derivatives.segments, strict=True)
+        return [(begin, segment.gradient_slots, segment.derivative_slots) for begin, segment in pairs]
 
     def _bumps_of(self, parts: Parts) -> dict[int, int]:
         tensors = dict(parts.tensors)
@@ -443,10 +459,16 @@ def _place(program: Program, recorded: int) -> int:
 
 
 def _joined(
-    outputs: list[torch.Tensor], owners: list[torch.Tensor], leaves: list[torch.Tensor], inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    leaves: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    segments: list[Segment],
 ) -> list[torch.Tensor]:
     """The outputs, as results of the inputs instead of the leaves that stood for them."""
     originals = {id(leaf): tensor for leaf, tensor in zip(leaves, inputs, strict=True)}
+    if segments:
+        return _joined_apart(outputs, originals, segments)
     outputs = [originals.get(id(output), output) for output in outputs]
     places = [place for place, output in enumerate(outputs) if output.grad_fn is not None and output.requires_grad]
     places = [place for place in places if all(outputs[place] is not tensor for tensor in inputs)]
@@ -456,6 +478,21 @@ def _joined(
         for place, output in zip(places, found, strict=True):
             outputs[place] = output
     return outputs
+
+
+def _joined_apart(
+    outputs: list[torch.Tensor], originals: dict[int, torch.Tensor], segments: list[Segment]
+) -> list[torch.Tensor]:
+    """With a node for each segment: gradients of a segment's outputs are seen where they arrive."""
+    found = [originals.get(id(output), output) for output in outputs]
+    for segment in reversed(segments):
+        owners = list({id(owner): owner for owner in segment.owners}.values())
+        cuts = list(dict.fromkeys(segment.cuts))
+        joint = Joint([outputs[place] for place in segment.outputs], owners, [outputs[place] for place in cuts])
+        known = [*(originals.get(id(owner), owner) for owner in owners), *(found[place] for place in cuts)]
+        for place, output in zip(segment.outputs, joint.connected(known), strict=True):
+            found[place] = output
+    return found
 
 
 def _reads_old_gradients(program: Program) -> bool:

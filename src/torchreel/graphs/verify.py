@@ -9,7 +9,8 @@ import torch
 
 from torchreel import _core
 from torchreel.errors import TapeError, VerifyError, first_line
-from torchreel.graphs.derivatives import gradient_for
+from torchreel.graphs.derivatives import Pattern, gradient_for
+from torchreel.graphs.gradient_parts import GradientParts
 from torchreel.graphs.joined import leaves_for
 from torchreel.graphs.recording import Recording
 from torchreel.graphs.state import State
@@ -39,6 +40,7 @@ def verified(graphed: Graphed, recording: Recording | None, args: tuple[Any, ...
     apart = any(one is not tensor for one, tensor in zip(alone, inputs, strict=True))
     tried, named = structure.rebuild(alone) if apart else (args, kwargs)
     before = State(recording, inputs)
+    pattern = graphed.pattern_of(recording)
     hits = recording.way.route.hits
     given = graphed.unverified(tried, named)
     if recording.way.route.hits == hits:  # it was not this recording that ran, or none
@@ -47,7 +49,7 @@ def verified(graphed: Graphed, recording: Recording | None, args: tuple[Any, ...
         before.put_back()
         return function(*args, **kwargs)
     try:
-        replayed = [*_copies(given), *_derivatives(graphed, recording, given, alone)]
+        replayed = [*_copies(given), *_derivatives(pattern, recording, given, alone)]
         left = State(recording, inputs)
     except Exception as error:  # of a kind of tensor that cannot be compared
         before.put_back()
@@ -63,7 +65,7 @@ def verified(graphed: Graphed, recording: Recording | None, args: tuple[Any, ...
     same = _same if graphed.exact else _near
     incomparable = ""
     try:
-        expected = [*_copies(result), *_derivatives(graphed, recording, result, alone)]
+        expected = [*_copies(result), *_derivatives(pattern, recording, result, alone)]
         now = State(recording, inputs)
         equal = len(replayed) == len(expected) and all(map(same, replayed, expected)) and _same_state(left, now, same)
     except Exception as error:
@@ -92,23 +94,36 @@ def _copies(result: Any) -> list[torch.Tensor]:
 
 
 def _derivatives(
-    graphed: Graphed, recording: Recording, result: Any, inputs: list[torch.Tensor]
+    pattern: Pattern | None, recording: Recording, result: Any, inputs: list[torch.Tensor]
 ) -> list[torch.Tensor | None]:
     """Of results that can be differentiated, for gradients of the recorded form; the results can be used afterwards."""
     derivatives = recording.derivatives
     if derivatives is None or not torch.is_grad_enabled():
         return []
     outputs = Structure(result, unique=True).tensors
-    wanted = [outputs[place] for place in derivatives.outputs]
-    owners = [recording.owner(slot, inputs) for slot in dict.fromkeys(derivatives.owner_slots)]
-    with quietly():
-        gradients = [gradient_for(tensor, graphed.pattern_of(recording), place) for place, tensor in enumerate(wanted)]
-        for gradient in gradients:
-            if 0 in gradient.stride():  # one number for all
-                continue
-            gradient.copy_((torch.arange(gradient.numel()) % 7 - 3).view(gradient.shape) / 4)
-    found = torch.autograd.grad(wanted, owners, gradients, retain_graph=True, allow_unused=True)
-    return [None if one is None else one.detach().clone() for one in found]
+    all_found: list[torch.Tensor | None] = []
+    for segment in derivatives.segments:
+        wanted = [outputs[place] for place in segment.outputs]
+        owners = [recording.owner(slot, inputs) for slot in dict.fromkeys(segment.owner_slots)]
+        cuts = [outputs[place] for place in dict.fromkeys(segment.cuts)]
+        with quietly():
+            gradients = [gradient_for(one, pattern, place) for one, place in zip(wanted, segment.places, strict=True)]
+            for gradient in gradients:
+                if 0 in gradient.stride():  # one number for all
+                    continue
+                gradient.copy_((torch.arange(gradient.numel()) % 7 - 3).view(gradient.shape) / 4)
+        found = _segment_derivatives(wanted, owners, cuts, gradients)
+        all_found += [None if one is None else one.detach().clone() for one in found]
+    return all_found
+
+
+def _segment_derivatives(
+    outputs: list[torch.Tensor], owners: list[torch.Tensor], cuts: list[torch.Tensor], gradients: list[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Of one segment alone: it ends at the cuts, which others go on from."""
+    if not cuts:
+        return list(torch.autograd.grad(outputs, owners, gradients, retain_graph=True, allow_unused=True))
+    return GradientParts(outputs, owners, cuts).run(outputs, gradients, retain_graph=True)
 
 
 def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
