@@ -60,24 +60,25 @@ bool is_wrapped(const c10::TensorImpl& tensor) {
          std::any_of(std::begin(kWrappers), std::end(kWrappers), [&](c10::DispatchKey key) { return keys.has(key); });
 }
 
-// What the nodes of one call have in common, until the last of them lets go of it.
-struct Saved {
-  std::vector<Lease*> leases;
-  Tensors leaves;  // of which there are derivatives; none where there is but one segment
+// What several nodes of one call have in common, until the last of them lets go of it.
+struct Shared {
+  std::vector<Lease*> saved;
+  Tensors leaves;  // of which there are derivatives
 
-  explicit Saved(std::vector<Lease*> all) : leases(std::move(all)) {}
-  Saved(const Saved&) = delete;
-  ~Saved() {
-    for (Lease* lease : leases) Pool::end(lease);
+  Shared(std::vector<Lease*> leases, Tensors of) : saved(std::move(leases)), leaves(std::move(of)) {}
+  Shared(const Shared&) = delete;
+  ~Shared() {
+    for (Lease* lease : saved) Pool::end(lease);
   }
 };
 
 class GraphBackward : public torch::autograd::Node {
  public:
   GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
-                std::shared_ptr<Saved> saved, const Tensors& given, const Tensors& owners, const Tensors& outputs,
+                std::shared_ptr<Shared> shared, const Tensors& given, const Tensors& owners, const Tensors& outputs,
                 PyObject* call)
-      : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), saved_(std::move(saved)) {
+      : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), shared_(std::move(shared)) {
+    if (shared_ == nullptr) saved_ = route_->lease_saved(*graph_);
     writes_ = route_->writes_of_others();
     for (const auto& tensor : given) remember(tensor, input_versions_);
     for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
@@ -108,7 +109,7 @@ class GraphBackward : public torch::autograd::Node {
       release();
     } else {  // as in eager, it can run again
       std::lock_guard<std::mutex> lock(mutex_);
-      saved_.reset();
+      shared_.reset();
     }
   }
 
@@ -134,8 +135,8 @@ class GraphBackward : public torch::autograd::Node {
                 "input of ",
                 route_->name, " was written between its forward and its backward.");
     Gradients of_leaves;
-    if (saved_ != nullptr && !saved_->leaves.empty()) {
-      for (const auto& leaf : saved_->leaves) of_leaves.add(leaf.unsafeGetTensorImpl());
+    if (shared_ != nullptr) {
+      for (const auto& leaf : shared_->leaves) of_leaves.add(leaf.unsafeGetTensorImpl());
     } else {
       for (const auto* leaf : leaves_) of_leaves.add(leaf);
     }
@@ -144,15 +145,13 @@ class GraphBackward : public torch::autograd::Node {
                 "not eager's. Give them the same gradient before the forward, or each its own.");
     bool other_modes = !Modes::now().differentiate_as(how_->modes);
     if (c10::GradMode::is_enabled() || other_modes || !is_recorded(gradients)) return again(gradients, other_modes);
-    // Other segments may still read what the forward left.
-    bool keeps = torch::autograd::get_current_graph_task_keep_graph() || saved_ == nullptr || saved_.use_count() > 1;
+    bool keeps = torch::autograd::get_current_graph_task_keep_graph() || !is_last();
     Tensors results;
     try {
       Below below;
       route_->copy_again(*graph_, how_->kept_inputs, kept_);
-      static const std::vector<Lease*> none;
-      route_->run_backward(*graph_, how_->segment, saved_ == nullptr ? none : saved_->leases, gradients, keeps,
-                           results);
+      const auto& saved = shared_ == nullptr ? saved_ : shared_->saved;
+      route_->run_backward(*graph_, how_->segment, saved, gradients, keeps, results);
     } catch (...) {
       released_ = !keeps;  // what was left for it may be overwritten
       throw;
@@ -163,7 +162,9 @@ class GraphBackward : public torch::autograd::Node {
  private:
   void release() {
     std::lock_guard<std::mutex> lock(mutex_);
-    saved_.reset();
+    for (Lease* lease : saved_) Pool::end(lease);
+    saved_.clear();
+    shared_.reset();
     kept_.clear();
     released_ = true;
     if (call_ != nullptr && Py_IsInitialized()) {
@@ -171,6 +172,9 @@ class GraphBackward : public torch::autograd::Node {
       Py_CLEAR(call_);
     }
   }
+
+  // Whether no other segment can read any more what the forward left.
+  bool is_last() const { return shared_ == nullptr ? how_->frees : shared_.use_count() == 1; }
 
   uint32_t version_of(uint32_t slot) const {
     const auto& tensor = route_->recording().tensor(slot);
@@ -254,7 +258,8 @@ class GraphBackward : public torch::autograd::Node {
   std::shared_ptr<Route> route_;
   std::shared_ptr<Graph> graph_;
   std::shared_ptr<const Differentiation> how_;
-  std::shared_ptr<Saved> saved_;
+  std::vector<Lease*> saved_;  // of the only segment; else they are shared
+  std::shared_ptr<Shared> shared_;
   Tensors kept_;  // inputs that the backward reads, as eager keeps them: whoever writes to their memory is seen
   std::vector<const c10::TensorImpl*> leaves_;  // of which there are derivatives; the edges keep them alive
   std::vector<uint32_t> versions_;
@@ -312,12 +317,12 @@ bool share_gradients(const Owners& owners) {
 
 void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
              const Tensors& given, const Owners& owners, Tensors& results, PyObject* call) {
-  auto saved = std::make_shared<Saved>(route->lease_saved(*graph));
-  if (hows.size() > 1) saved->leaves = leaves_of(owners);
+  std::shared_ptr<Shared> shared;
+  if (hows.size() > 1) shared = std::make_shared<Shared>(route->lease_saved(*graph), leaves_of(owners));
   // Autograd runs the newest node first; and what a cut leads to is there before the segment that is cut.
   for (size_t i = hows.size(); i-- > 0;) {
     const auto& how = hows[i];
-    auto node = c10::make_intrusive<GraphBackward>(route, graph, how, saved, given, owners[i], results, call);
+    auto node = c10::make_intrusive<GraphBackward>(route, graph, how, shared, given, owners[i], results, call);
     torch::autograd::edge_list edges;
     for (const auto& owner : owners[i]) edges.push_back(torch::autograd::impl::gradient_edge(owner));
     for (uint32_t place : how->cuts) edges.push_back(torch::autograd::impl::gradient_edge(results[place]));
