@@ -323,6 +323,24 @@ def test_input_with_a_history(make: Callable[[], nn.Module]) -> None:
     held_to_eager(run, _STEPS - 4)
 
 
+def test_input_with_a_history_of_what_is_refused() -> None:
+    """Also the call that would be recorded has eager's hooks."""
+
+    def run(wrap: Wrap) -> list[Any]:
+        torch.manual_seed(0)
+        model, before = Auxiliary(), nn.Linear(5, 5)
+        function = wrap(model)
+        found = []
+        for step in range(_STEPS):
+            model.zero_grad()
+            before.zero_grad()
+            seen = hooked(model, function(before(torch.randn(6, 5))), step)
+            found.append((seen, gradients_of(model), gradients_of(before)))
+        return found
+
+    held_to_eager(run, 0)
+
+
 @pytest.mark.parametrize("make", MODELS)
 def test_training(make: Callable[[], nn.Module]) -> None:
     def run(wrap: Wrap) -> list[Any]:

@@ -15,6 +15,8 @@ from torchreel.program.model import Program, Ref
 from torchreel.tape.quiet import quietly
 from torchreel.tape.session import Session
 
+_INSTEAD = "run the backward inside of the function, or detach() what needs none"
+
 # How the gradients of the outputs come in: (sizes, strides) for each output that has one.
 Pattern = tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
 
@@ -146,10 +148,30 @@ def _segments(
         return [([0], [], list(range(len(owners))), True)]
     segments = _graphs.segments_of(outputs, owners, _keeps_tensors)
     if isinstance(segments, str):
-        raise RefusedError(f"{segments}: run the backward inside of the function, or detach() what needs none")
+        raise RefusedError(f"{segments}: {_INSTEAD}")
     if len(segments) == 1:
         return [([*range(len(outputs))], [], [*range(len(owners))], True)]
     return segments
+
+
+def inseparable(outputs: list[torch.Tensor], ends: list[torch.Tensor]) -> str:
+    """Why there are no segments for outputs of a call whose arguments `ends` have a history; or nothing.
+
+    A recording joins its own outputs to that history by one node for each segment, so this must be known before it.
+    """
+    known = {id(end) for end in ends}
+    wanted = [one for one in outputs if one.requires_grad and one.grad_fn is not None and id(one) not in known]
+    if len(wanted) < 2:
+        return ""
+    with quietly():
+        leaves = [end.detach().requires_grad_() for end in ends]
+    cut = _graphs.CutEdges(wanted, ends, leaves)
+    cut.exchange()
+    try:
+        found = _graphs.segments_of(wanted, [], _keeps_tensors)
+    finally:
+        cut.exchange()
+    return f"{found}: {_INSTEAD}" if isinstance(found, str) else ""
 
 
 def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:

@@ -17,12 +17,14 @@ from torchreel import _graphs
 from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError, first_line
 from torchreel.graphs.calls import CallKind, with_history
 from torchreel.graphs.costs import Cost, costs_of
+from torchreel.graphs.derivatives import inseparable
 from torchreel.graphs.options import GraphOptions, Held, Inductor, Mutation, Verify
 from torchreel.graphs.recording import Recording, Take
 from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.swapping import follow_swaps
 from torchreel.guards.followed_call import FollowedCall
 from torchreel.guards.objects import objects_in
+from torchreel.tape.structure import Structure
 
 _MANY_SHAPES = 8  # recordings of one function that deserve a word
 _TRIES = 3  # recordings of one kind of call before it is left alone
@@ -157,6 +159,10 @@ class Graphed(_graphs.Entry):
             kind.give_up(f"{self._name} writes to an argument that has a history (grad_fn)")
         try:
             followed.finish(result, False)
+            why = inseparable(Structure(result, unique=True).tensors, [one for one, _ in versions])
+            followed.reason = followed.reason or why
+            if why:
+                kind.give_up(f"{self._name} {why}")
         except Exception as error:
             followed.reason = f"cannot be recorded: {type(error).__name__}: {first_line(error)}"
         followed.seal([])
