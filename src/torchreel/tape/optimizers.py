@@ -191,7 +191,7 @@ def _write_lists(program: Program, items: list[int], rates: _Rates) -> None:
             if _are(division.args[1], roots) and _are(update.args[3], steps):
                 found.append((roots, steps))
         if len(found) == 1:
-            division.args[1], update.args[3] = (list(formulas) for formulas in found[0])
+            division.args[1], update.args[3] = list(found[0][0]), list(found[0][1])
             for place in group:
                 program.ops[place].guarded = False
 
