@@ -298,6 +298,30 @@ Tensors leaves_of(const Owners& owners) {
   return all;
 }
 
+// Stands for one of several outputs of a segment: its hooks are called when a gradient comes to it, and only then.
+class GraphOutput : public torch::autograd::Node {
+ public:
+  std::string name() const override { return "GraphOutput"; }
+
+ protected:
+  variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
+};
+
+void set_histories(const c10::intrusive_ptr<GraphBackward>& node, const Route& route,
+                   const std::vector<uint32_t>& outputs, Tensors& results) {
+  if (outputs.size() == 1) return torch::autograd::set_history(results[outputs[0]], node);
+  std::vector<std::pair<uint32_t, uint32_t>> edges;  // place and number, in the order in which the outputs were made
+  for (uint32_t place : outputs) edges.emplace_back(place, node->add_input_metadata(results[place]));
+  const auto& slots = route.recording().recorded().outputs;
+  std::stable_sort(edges.begin(), edges.end(),
+                   [&](const auto& a, const auto& b) { return slots[a.first] < slots[b.first]; });
+  for (const auto& [place, number] : edges) {
+    auto output = c10::make_intrusive<GraphOutput>();
+    output->set_next_edges({Edge(node, number)});
+    torch::autograd::set_history(results[place], output);
+  }
+}
+
 }  // namespace
 
 bool share_gradients(const Owners& owners) {
@@ -327,7 +351,7 @@ void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& 
     for (const auto& owner : owners[i]) edges.push_back(torch::autograd::impl::gradient_edge(owner));
     for (uint32_t place : how->cuts) edges.push_back(torch::autograd::impl::gradient_edge(results[place]));
     node->set_next_edges(std::move(edges));
-    for (uint32_t place : how->outputs) torch::autograd::set_history(results[place], node);
+    set_histories(node, *route, how->outputs, results);
   }
 }
 

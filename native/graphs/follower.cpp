@@ -216,6 +216,8 @@ bool Follower::is_own(PyCodeObject* code) {
 int Follower::trace(PyObject*, PyFrameObject* frame, int what, PyObject*) {
   Follower* self = active;
   if (self == nullptr || self->stopped_) return 0;
+  if (self->until_ != nullptr && frame != self->until_) return 0;
+  self->until_ = nullptr;
   if (self->passing_ != nullptr) {
     if (what == PyTrace_RETURN && frame == self->passing_) self->passing_ = nullptr;
     return 0;
@@ -542,6 +544,7 @@ void bind_follower(py::module_& module) {
       .def("is_given", [](const Follower& self, const py::handle& object) { return self.is_given(object.ptr()); })
       .def("let_go_of_recent", &Follower::let_go_of_recent)
       .def("pass_over", &Follower::pass_over)
+      .def("pass_until", [](Follower& self, const py::handle& frame) { self.pass_until(frame.ptr()); })
       .def("expect", &Follower::expect)
       .def_property_readonly("generators", &Follower::generators)
       .def("adopt_from", [](Follower& self, const py::handle& frame) { self.adopt_from(frame.ptr()); })

@@ -282,7 +282,29 @@ def test_use_of_what_is_refused(make: Callable[[], nn.Module], use: Use) -> None
     held_to_eager(runs(make, use), 0)
 
 
-@pytest.mark.parametrize("use", [by_loss, by_all, by_all_at_once, by_the_other_alone, twice, twice_without_retaining])
+def hooked_by_one(model: nn.Module, out: tuple[torch.Tensor, ...], step: int) -> Any:
+    """Hooks of an output that gets no gradient are not called."""
+    seen: list[int] = []
+    for place, one in enumerate(out):
+        one.register_hook(lambda gradient, place=place: seen.append(place))
+    out[step % 2].sum().backward()
+    return seen
+
+
+def hooked_by_all(model: nn.Module, out: tuple[torch.Tensor, ...], step: int) -> Any:
+    """In eager's order."""
+    seen: list[Any] = []
+    for place, one in enumerate(out):
+        one.register_hook(lambda gradient, place=place: seen.append((place, bits(gradient))))
+    by_all(model, out, step)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "use",
+    [by_loss, by_all, by_all_at_once, by_the_other_alone, twice, twice_without_retaining, hooked, hooked_by_one,
+     hooked_by_all],
+)  # fmt: skip
 def test_heads_on_one_trunk(use: Use) -> None:
     held_to_eager(runs(Trunk, use), _STEPS - 3)
 

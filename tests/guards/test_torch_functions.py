@@ -180,7 +180,7 @@ def _functions_of_modes() -> dict[str, Any]:
     found = {}
     for one in known._kept:
         rule = known.FUNCTIONS.get(id(one))
-        if rule is known._nothing or getattr(rule, "__qualname__", "").startswith("_asked_again"):
+        if rule is known._nothing or getattr(rule, "__qualname__", "").startswith(("_asked_again", "_mode")):
             found[one.__name__] = one
     return found
 

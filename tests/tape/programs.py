@@ -539,7 +539,7 @@ def data_swapped() -> Case:
     weight = torch.nn.Parameter(torch.randn(3))
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        weight.data = weight.data * 0.5 + x
+        weight.data = (weight * 0.5 + x).detach()
         return (weight * 2).detach()
 
     return of_floats(function, 3, owners=[weight])

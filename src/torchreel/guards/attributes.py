@@ -270,8 +270,13 @@ def _store_of_tensor(call: FollowedCall, tensor: torch.Tensor, name: str, new: A
         return tensors.ask(call, tensor, TensorState.GRAD | TensorState.REQUIRES_GRAD)
     if call.is_fresh(tensor) and (found is NULL or name in ("requires_grad",)):
         return None
-    if call.writes is not None and (name == "grad" or (name == "data" and call.is_fresh(new))):
-        return None  # which a tape does again
+    if call.writes is not None and name == "grad" and call.is_fresh(new):
+        call.clears[id(tensor)] = tensor
+        return call.gradients_set.append(tensor)  # which a tape does again
+    if call.writes is not None and name == "data" and isinstance(new, torch.Tensor):
+        return call.set_data(tensor, new)
+    if name == "requires_grad" or call.is_fresh(tensor):
+        raise EagerError(f"sets {name} of a tensor")
     raise WriteError(f"sets {name} of a tensor")
 
 

@@ -89,6 +89,10 @@ class Checks:
     def leads_to(self, value: object) -> bool:
         return takes_weak_references(value) or id(value) in self._leads
 
+    def finds(self, value: object) -> bool:
+        """Whether a check finds it in its place."""
+        return id(value) in self._leads
+
     def _parent(self, holder: object) -> int:
         if id(holder) in self._leads and not takes_weak_references(holder):
             return self._leads[id(holder)]

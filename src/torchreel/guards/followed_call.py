@@ -55,6 +55,8 @@ _VIEWS_OF_DICTS = tuple(
 )
 
 
+_SWAPS = "exchanges two tensors (torch.utils.swap_tensors)"
+_SWAPPING = _OWN_FILES + "graphs/swapping.py"
 _SWAP = inspect.unwrap(torch.utils.swap_tensors).__code__
 _SET_OF_CLASSES = type_lookup(type, "__setattr__")
 
@@ -110,6 +112,9 @@ class FollowedCall:
         self.cleared: list[torch.Tensor] = []  # whose gradient was set to None
         self.clears: dict[int, torch.Tensor] = {}  # the same, and those that had none to clear, by id
         self.histories: list[torch.Tensor] = []  # that a backward may go through, and that ops of others may have made
+        self.gradients_set: list[torch.Tensor] = []  # tensors that were given a gradient
+        self.data_set: list[torch.Tensor] = []  # and those that were given other data
+        self.sets_random_state = False
         self.hooked = False  # a tensor with hooks takes part
         self._written: dict[tuple[int, Any], tuple[Any, Any, Any, str]] = {}
         self._classes: dict[tuple[int, str], tuple[type, str, Any, str]] = {}
@@ -374,6 +379,16 @@ class FollowedCall:
         self._written.pop((id(holder), key), None)
         self.checks.forget_entry(holder, key)
 
+    def set_data(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """tensor.data = new: a tape does it again if ops of the call made the data."""
+        others = {_lies(one)[0] for one, _ in self.asked.values() if one is not tensor}
+        if self.is_fresh(new) and _lies(new) == _lies(tensor) and _lies(new)[0] not in others:
+            return  # tensor.data -= ...
+        others.add(_lies(tensor)[0])
+        if not self.is_fresh(new) or _lies(new)[0] in others:
+            raise WriteError("gives a tensor the data of another one (`.data = ...`)")
+        self.data_set.append(tensor)
+
     def store_of_class(self, kind: type, name: str) -> None:
         """An attribute of a class is about to be set. Allowed if the old value is back when the call ends."""
         if is_descriptor(vars(kind).get(name)) or type_lookup(type(kind), "__setattr__") is not _SET_OF_CLASSES:
@@ -411,6 +426,8 @@ class FollowedCall:
 
     def enter_own(self, frame: Any) -> None:
         """Python of torchreel's own runs, which is not followed."""
+        if frame.f_code.co_name == "swap" and frame.f_code.co_filename == _SWAPPING:
+            self._refuse(WriteError(_SWAPS), frame.f_back)
         if not frame.f_code.co_filename.startswith(_UNSEEN):
             return
         self.refuse("calls torchreel itself, whose effects a replay would not have", frame.f_back)
@@ -422,7 +439,7 @@ class FollowedCall:
             return
         try:
             if frame.f_code is _SWAP:
-                raise WriteError("exchanges two tensors (torch.utils.swap_tensors)")
+                raise WriteError(_SWAPS)
             self.checks.function(function, self._codes.get(function, function.__code__))
             if function.__kwdefaults__:
                 self.guard_whole(function.__kwdefaults__)
@@ -461,9 +478,11 @@ class FollowedCall:
         if self.reason:
             self._look_at_beginning()
             return
-        self.reason = self._left()
+        self._look = results.Look(self)
+        self.reason = self._left(result)
         self.is_write = bool(self.reason)
-        self.reason = self.reason or results.reason(self, result)
+        self.reason = self.reason or self._look.reason(result, "returns")
+        self.is_write = self.is_write or (bool(self.done) and "in two places" in self.reason)
         if self.writes is None and not self.reason and self.hooked and not has_backward and _requires_grad(result):
             self.reason = "uses a tensor that has hooks, and its backward is not part of the call"
 
@@ -473,11 +492,11 @@ class FollowedCall:
             if dict.get(holder, key, NULL) is not before and self.checks.has_entry(holder, key):
                 self.reason, self.is_write = f"sets {key!r}, which it reads ({where})", True
 
-    def _left(self) -> str:
-        why = self._entries_left() if self.writes is None else self._do_writes(self.writes)
+    def _left(self, result: Any) -> str:
+        why = self._entries_left() if self.writes is None else self._do_writes(self.writes, result)
         return why or self._states_left()
 
-    def _do_writes(self, writes: Writes) -> str:
+    def _do_writes(self, writes: Writes, result: Any) -> str:
         """Note what a replay has to write. Gives why it could not, or nothing."""
         try:
             for holder, key, before, where in self._written.values():
@@ -494,7 +513,7 @@ class FollowedCall:
         if any(self.checks.has_read(holder) for holder in writes.lists()):
             return "reads a list, and changes it"
         for _, value in self.done:
-            why = self._why_not_left(value)
+            why = self._why_not_left(value) if value is not result else ""
             if why:
                 return why
         return ""
@@ -507,7 +526,7 @@ class FollowedCall:
                 return "leaves a tensor that was made before the call"
             if gradient_of(tensor) is not None and not self.is_given(tensor):
                 return "leaves a leaf with its gradient"
-        return results.reason(self, value, "leaves")
+        return self._look.reason(value, "leaves")
 
     def _entries_left(self) -> str:
         for holder, name, before, where in self._written.values():
@@ -575,6 +594,7 @@ class FollowedCall:
         self.states, self.asked, self._written, self._variables, self._classes = {}, {}, {}, {}, {}
         self.readers, self.looking, self.shared_arrays, self._versions = {}, {}, [], {}
         self._required, self._arguments, self.clears, self.histories = [], [], {}, []
+        self.gradients_set, self.data_set = [], []
 
     def _guards(self) -> _graphs.PythonGuards:
         """Raises EagerError where one cannot be written, or does not hold: the call changes what it reads."""
@@ -610,6 +630,12 @@ def _asks_for_a_buffer(frame: Any) -> bool:
     if frame is None or frame.f_code is not torch.nn.Module.__getattr__.__code__ or frame.f_back is None:
         return False
     return frame.f_back.f_code is torch.nn.Module.register_buffer.__code__
+
+
+def _lies(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided:
+        return (id(tensor),)
+    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def _has_length_of_base(value: Any) -> bool:

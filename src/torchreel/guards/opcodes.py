@@ -99,6 +99,8 @@ def _store_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
         return None
     if call.writes is None:
         raise WriteError(f"sets {frame.f_code._varname_from_oparg(argument)}, a variable of the function around it")
+    if not call.writes.has_set(cell) and cell_value(cell) is peek(frame, 1):  # perhaps changed in place
+        return _load_deref(call, frame, argument)
     call.writes.set_variable(cell)
     return None
 
@@ -232,7 +234,10 @@ def store_item(call: FollowedCall, holder: Any, index: Any, value: Any) -> None:
         call.guard_class(holder)
         return
     if call.writes is not None and type(holder) is list and type(index) is int and call.is_outer(holder):
-        call.writes.set_item(holder, index)
+        if -len(holder) <= index < len(holder) and holder[index] is value:
+            call.guard_whole(holder)  # what is there, perhaps changed in place
+        else:
+            call.writes.set_item(holder, index)
         return
     raise WriteError(f"sets an item of a {type(holder).__name__}")
 

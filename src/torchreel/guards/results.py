@@ -19,20 +19,21 @@ _DEEPEST = 12
 _CONTAINERS = (list, tuple, dict, collections.OrderedDict)
 # What says how an object is copied or made anew: a replay would have to run it.
 _OF_COPIES = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__")
+_HOLDERS = (dict, list, set, collections.deque, bytearray)
 _CONSTANT = (type, types.FunctionType, types.ModuleType, torch.dtype, torch.device, torch.Generator)
 
 
-def reason(call: FollowedCall, result: Any, verb: str = "returns") -> str:
-    """Why the result cannot be given again, or nothing."""
-    gradients = {id(gradient_of(tensor)) for tensor, _ in call.asked.values()} - {id(None)}
-    return _Look(call, gradients).at(result, 0).replace("returns", verb, 1)
+class Look:
+    """At all that a call returns and leaves."""
 
-
-class _Look:
-    def __init__(self, call: FollowedCall, gradients: set[int]) -> None:
+    def __init__(self, call: FollowedCall) -> None:
         self._call = call
-        self._gradients = gradients
+        self._gradients = {id(gradient_of(tensor)) for tensor, _ in call.asked.values()} - {id(None)}
         self._seen: set[int] = set()
+
+    def reason(self, value: Any, verb: str) -> str:
+        """Why the value cannot be given again, or nothing."""
+        return self.at(value, 0).replace("returns", verb, 1)
 
     def at(self, value: Any, depth: int) -> str:
         kind = type(value)
@@ -67,21 +68,38 @@ class _Look:
             return f"returns a {kind.__name__} that was made before the call"
         if isinstance(value, dict) and not all(map(is_plain_to_the_bottom, value)):
             return "returns a dict whose keys are objects"
-        items = value.values() if isinstance(value, dict) else value
+        items = list(value.values() if isinstance(value, dict) else value)
+        if kind is collections.OrderedDict and not _holds_tensor(items):
+            return "returns a new OrderedDict without tensors, which a replay would give once more"
         return next(filter(None, (self.at(item, depth + 1) for item in items)), "")
 
     def _at_object(self, value: Any, depth: int) -> str:
         kind, call = type(value), self._call
+        if call.is_given(value) and call.writes is not None:
+            return "returns an object among its arguments"
         if call.is_given(value):
             return "" if depth == 0 or call.is_top_argument(value) else "returns an object that an argument holds"
         if not call.is_fresh(value):
-            known = isinstance(value, _CONSTANT) or not is_python_class(kind)
+            known = isinstance(value, _CONSTANT) or (not is_python_class(kind) and self._is_constant(value))
             return "" if known else f"returns a {kind.__name__} that was made before the call"
         if not is_python_class(kind) or isinstance(value, (types.FunctionType, types.MethodType)):
             return f"returns a new {kind.__module__}.{kind.__name__}"
         if isinstance(value, BaseException) or any(vars(base).get("__slots__") for base in kind.__mro__):
             return f"returns a new {kind.__name__}, which has more in it than its __dict__"
         return self._at_new_object(value, depth)
+
+    def _is_constant(self, value: Any) -> bool:
+        """Of an object of C that the call is not known to have made: whether it is the same at each call."""
+        if isinstance(value, (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)):
+            owner = value.__self__
+            return owner is None or (type(owner) not in PLAIN and self._call.is_outer(owner) and self._is_found(owner))
+        if isinstance(value, torch.autograd.graph.Node):
+            return False
+        return self._call.writes is None or (not isinstance(value, _HOLDERS) and self._is_found(value))
+
+    def _is_found(self, value: Any) -> bool:
+        """Whether a guard finds it in its place."""
+        return isinstance(value, (*_CONSTANT, torch.nn.Module)) or self._call.checks.finds(value)
 
     def _at_new_object(self, value: Any, depth: int) -> str:
         kind = type(value)

@@ -108,12 +108,26 @@ def _as_strided(call: FollowedCall, values: list[Any], keywords: dict[str, Any])
     return _op(call, values, keywords)
 
 
+def _sparse(name: str) -> Rule:
+    """Without a size, C++ finds one in the values of the indices."""
+    before = 2 if name == "sparse_coo_tensor" else 3
+
+    def rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+        if len(values) <= before and keywords.get("size") is None:
+            raise WriteError(f"calls {name}() without a size, which then depends on values: give it one")
+        return _op(call, values, keywords)
+
+    return rule
+
+
 def _know_ops(holder: Any, names: list[str], table: dict[int, Rule]) -> None:
     for name in names:
         one = getattr(holder, name, None) if table is FUNCTIONS else vars(holder).get(name)
         if name in _NOT_KNOWN or one is None or not callable(one):
             continue
-        if name in tensors.METHOD_QUESTIONS and table is METHODS:
+        if name.startswith("sparse_") and name.endswith("_tensor") and type(one) in _OF_C:
+            _know(table, _sparse(name), one)
+        elif name in tensors.METHOD_QUESTIONS and table is METHODS:
             _know(METHODS, _question(name), one)
         elif (_is_aten(name) or name in _MORE_OPS) and type(one) in _OF_C:
             _know(table, _as_strided if name.startswith("as_strided") else _op, one)
@@ -173,11 +187,26 @@ _OF_MODES = [
     "_get_float32_matmul_precision", "_cuda_getDeviceCount",
     "_get_privateuse1_backend_name", "_dispatch_tls_is_dispatch_key_included",
 ]  # fmt: skip
+_ASKS = ("is_", "_is_", "get_", "_get_", "are_", "_are_")
+
+
+def _mode(name: str, function: Any) -> Rule:
+    """A tape is a program with its modes: only where the program itself asks for one must that be as it was."""
+    ask = _asked_again(name, function)
+
+    def rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
+        asks = call.writes is not None and not str(call.frame.f_globals.get("__name__")).startswith("torch.")
+        return ask(call, values, keywords) if asks else None
+
+    return rule
+
+
 for _name in _OF_MODES + _ASKED:
     for _holder in (_C, _C._VariableFunctions, torch):
         _function = getattr(_holder, _name, None)
         if type(_function) is types.BuiltinFunctionType:
-            _know(FUNCTIONS, _asked_again(_name, _function) if _name in _ASKED else _nothing, _function)
+            _rule = _asked_again if _name in _ASKED else _mode if _name.startswith(_ASKS) else None
+            _know(FUNCTIONS, _nothing if _rule is None else _rule(_name, _function), _function)
 _know(FUNCTIONS, _nothing, _C._functorch.unwrap_if_dead)
 
 
@@ -291,6 +320,8 @@ def _run_backward(call: FollowedCall, values: list[Any], keywords: dict[str, Any
     if call.arguments_have_history():
         raise WriteError("runs a backward, and is given a tensor that has a history (grad_fn)")
     call.note_histories(values[1])
+    if call.data_set:
+        raise WriteError("runs a backward after it gave a tensor other data (`.data = ...`)")
     seen: set[Any] = set()
     for tensor in tensors.tensors_in(values[1]):
         for leaf in tensors.leaves(tensor, seen):
@@ -412,6 +443,8 @@ def _operator(function: Any) -> Rule:
         if name.startswith("as_strided"):
             return _as_strided(call, values, keywords)
         mark = tensors.run_op(call, values, keywords)
+        if own and call.writes is not None:
+            call.native.pass_until(call.frame)  # a tape runs the kernel again, with all that its Python does
         given = [*tensors.tensors_in(values), *tensors.tensors_in(keywords)]
 
         def end(result: Any) -> None:
@@ -445,6 +478,7 @@ def _of_generator(name: str) -> Rule:
     def rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
         if call.writes is None:
             raise EagerError(f"calls torch._C.Generator.{name}(), which is not known")
+        call.sets_random_state = call.sets_random_state or name in ("set_state", "manual_seed", "seed")
         return tensors.run_op(call, values, keywords)
 
     return rule
@@ -479,4 +513,4 @@ _EFFECTS_OF_SCRIPTS = ("prim::Print", "prim::PythonOp", "aten::warn", "aten::man
 
 numpy_functions.know(FUNCTIONS, METHODS, _kept)
 distributed_functions.know(FUNCTIONS, CLASSES, OPAQUE, _kept)
-del _module, _name, _function, _holder, _kind
+del _module, _name, _function, _holder, _kind, _rule

@@ -29,7 +29,8 @@ class Writes:
         self._appended.setdefault(id(holder), (holder, []))[1].append(value)
 
     def set_item(self, holder: list[Any], place: int) -> None:
-        place = place if place >= 0 else place + len(holder)
+        if place < 0:
+            raise WriteError("sets an item of a list, counted from its end")
         if id(holder) in self._appended:
             raise WriteError("sets an item of a list that it appends to")
         self._items[id(holder), place] = (holder, place)
@@ -39,7 +40,7 @@ class Writes:
         if type(place) is not int:
             return False
         _, values = self._appended.get(id(holder), (holder, []))
-        return (-len(values) <= place < 0) or (id(holder), place if place >= 0 else place + len(holder)) in self._items
+        return -len(values) <= place < 0 or (id(holder), place) in self._items
 
     def set_variable(self, cell: types.CellType) -> None:
         self._cells[id(cell)] = cell

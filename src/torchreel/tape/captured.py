@@ -39,6 +39,7 @@ from torchreel.tape.names import Search
 from torchreel.tape.optimizer_code import Count
 from torchreel.tape.optimizers import write_formulas
 from torchreel.tape.quiet import quietly
+from torchreel.tape.result_forms import ResultForms
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Structure
 from torchreel.tape.unfinished import unfinished
@@ -87,7 +88,9 @@ class Captured:
         watch: Watch | None = None,
     ) -> None:
         if watch is not None:  # at once: what it looks at may change
-            watch.end(session)
+            forms = ResultForms(session.capture, given.tensors)
+            forms.note(results, result_slots)
+            watch.end(session, forms)
         self.watch = watch
         self._session = session
         self._capture = session.capture
@@ -193,6 +196,12 @@ class Captured:
             refusal = refusal or (
                 "The function returns a leaf that it made, with the gradient that it got, and a replay would return it "
                 "without: return its gradient instead, and trace again."
+            )
+        alone_drawn = self.watch is not None and self.watch.proof is not None and self.watch.proof.draws_alone
+        if alone_drawn and any(op.name == model.SET_RNG and _is_default(program, op) for op in program.ops):
+            refusal = refusal or (
+                "The function draws random numbers without an op that the tape knows (in an op of your own, for "
+                "example), and a replay would draw the same ones again: draw them outside of it, and pass them."
             )
         constants = {slot for slot in alone if program.slots[slot].role in ("constant", "captured")}
         refusal = refusal or fresh.renew(program, tensors, constants, start, self._left_slots(program))
@@ -320,6 +329,12 @@ class Captured:
                     "same: copy the values into it with copy_() instead."
                 )
             program.bindings.append(Binding("data", owner, value))
+
+
+def _is_default(program: Program, op: Op) -> bool:
+    """Whether it sets the state of the default generator."""
+    given = op.args[0]
+    return isinstance(given, Generator) and program.generators[given.index].is_default
 
 
 def _add_constant(program: Program, tensors: dict[int, torch.Tensor], tensor: torch.Tensor) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torchreel.tape.plain import is_plain
+from torchreel.tape.result_forms import ResultForms
 from torchreel.tape.structure import Structure
 
 
@@ -19,10 +20,15 @@ class Effect:
     put: Callable[[Any], object]
     structure: Structure
     slots: tuple[int, ...]
+    is_result: bool = False  # what the function returns, itself
 
 
 def effects_of(
-    put: Callable[[Any], object], value: Any, slot_of: Callable[[torch.Tensor], int], is_known: bool = False
+    put: Callable[[Any], object],
+    value: Any,
+    slot_of: Callable[[torch.Tensor], int],
+    is_known: bool = False,
+    forms: ResultForms | None = None,
 ) -> Iterator[Effect]:
     """That of a value which is plain or known to be the same again, or which has tensors of the tape; else none."""
     try:
@@ -31,6 +37,8 @@ def effects_of(
         return
     slots = tuple(map(slot_of, structure.tensors))
     if all(slot >= 0 for slot in slots) and (slots or is_known or is_plain(value)):
+        if forms is not None:
+            forms.note(structure, list(slots))
         structure.tensors = []  # the tape has its own
         yield Effect(put, structure, slots)
 
@@ -39,8 +47,12 @@ def slots_of(effects: Sequence[Effect]) -> list[int]:
     return [slot for effect in effects for slot in effect.slots]
 
 
-def leave(effects: Sequence[Effect], tensors: list[torch.Tensor]) -> None:
-    """`tensors` are the values of their slots, in their order."""
+def leave(effects: Sequence[Effect], tensors: list[torch.Tensor], result: Any) -> None:
+    """`tensors` are the values of their slots, in their order; `result` is what the replay returns."""
     values = iter(tensors)
     for effect in effects:
-        effect.put(effect.structure.rebuild([next(values) for _ in effect.slots]))
+        if effect.is_result:
+            effect.put(result)
+            continue
+        structure = effect.structure
+        effect.put(structure.rebuild(structure.formed([next(values) for _ in effect.slots])))

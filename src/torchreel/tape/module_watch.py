@@ -28,7 +28,7 @@ class ModuleWatch:
 
     def _note(self) -> None:
         self._was = self._now()
-        self._names = (*self._space["_parameters"], *self._space["_buffers"], *self._space["_modules"])
+        self._names = tuple(name for own in _HELD for name in self._space[own])
 
     def _now(self) -> tuple[Any, ...]:
         space = self._space

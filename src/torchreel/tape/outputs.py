@@ -20,7 +20,7 @@ class Outputs:
         if self._traced is not None:
             by_slot = dict(zip(self.slots, values, strict=True))
             order = self._traced.slots
-            return self._traced.rebuild([by_slot[slot] for slot in order])
+            return self._traced.rebuild(self._traced.formed([by_slot[slot] for slot in order]))
         return _built(self._tree, iter(values))
 
 

@@ -7,6 +7,7 @@ the call unknown: then the tape has nothing but names to go by (watch.py), and s
 
 from __future__ import annotations
 
+import copyreg
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,9 @@ from torchreel.guards.python_guards import PythonGuards
 from torchreel.guards.writes import Write, Writes
 from torchreel.tape import optimizer_code
 from torchreel.tape.effects import Effect, effects_of
+from torchreel.tape.result_forms import ResultForms
 from torchreel.tape.session import Session
+from torchreel.tape.structure import Structure
 
 
 class Proof:
@@ -42,8 +45,11 @@ class Proof:
         )
         self._guards: PythonGuards | None = None
         self._writes: list[Write] = []
+        self._result: Any = None
         self._warned = False
         self._copied: set[type] = set()  # classes of what it returned
+        self.cleared: list[torch.Tensor] = []  # tensors whose gradient the function clears or sets
+        self.draws_alone = False  # it sets no random state
         self.refusal = ""  # why there is no replay
         self.unknown = ""  # what no rule knows, with its line
 
@@ -57,48 +63,63 @@ class Proof:
         assert followed is not None and session is not None
         self._function = function
         try:
-            result = followed.run(function, args, kwargs)
+            result = self._result = followed.run(function, args, kwargs)
         except BaseException:
             followed.close()
             raise
-        self._copied = {type(one) for one in (result, *objects_in(result))}
         for count in session.counts:
             followed.forget_entry(count.state, "step")  # the tape counts on
         try:
             followed.finish(result, True)
         except Exception as error:  # what comes after the call is ours
             followed.reason = f"leaves what cannot be looked at ({type(error).__name__}: {first_line(error)})"
+        for value in (result, *(value for _, value in followed.done)):
+            self._copied.update(type(one) for one in (value, *objects_in(value)))
+        self._copied = {kind for kind in self._copied if not issubclass(kind, torch.Tensor)}
+        for kind in self._copied:
+            copyreg._slotnames(kind)  # type: ignore[attr-defined]  # leaves a mark in the class, as copying does
         return result
 
     def seal(self, inputs: list[torch.Tensor]) -> None:
         """When the session has ended."""
         followed, session = self._followed, self._session
         assert followed is not None and session is not None
-        if not followed.reason and _has_others(followed.histories, session):
-            followed.reason = "runs a backward through a tensor that was made before the call (it has a grad_fn)"
-            followed.is_write = True
+        why = _unseen(followed, session) if not followed.reason else ""
+        if why:
+            followed.reason, followed.is_write = why, True
+        self.cleared = list(followed.clears.values())
         followed.seal(inputs, self._copied)
         if followed.sealed is not None:
             self._guards = PythonGuards(followed.sealed)
+            self.draws_alone = not followed.sets_random_state
         elif followed.is_write:
             self.refusal = f"{self._name} {followed.reason}: a replay would not leave what a call leaves."
         else:
             self.unknown = f"{self._name} {followed.reason}"
         self._writes, self._followed, self._session = followed.done, None, None
+        if not self._writes:
+            self._result = None
 
-    def effects(self, slot_of: Callable[[torch.Tensor], int]) -> list[Effect]:
+    def effects(self, slot_of: Callable[[torch.Tensor], int], forms: ResultForms) -> list[Effect]:
         """What the function leaves, of a whole proof."""
         found: list[Effect] = []
         for put, value in self._writes:
-            effect = list(effects_of(put, value, slot_of, is_known=True))
+            if value is self._result:
+                found.append(Effect(put, Structure(None), (), is_result=True))
+                continue
+            effect = list(effects_of(put, value, slot_of, True, forms))
             if not effect:
                 self.refusal = (
                     f"{self._name} leaves a {type(value).__name__} with a tensor that no op of the tape made, where a "
                     "replay could not: write into a tensor that is there before, and trace again."
                 )
             found += effect
-        self._writes = []
+        self._writes, self._result = [], None
         return found
+
+    def holds(self) -> bool:
+        """Whether all that the function reads in Python is known, and as it was."""
+        return self._guards is not None and self._guards.native.hold()
 
     def check(self) -> None:
         """Before a replay. Raises a GuardError that says what changed."""
@@ -117,7 +138,16 @@ class Proof:
             )
 
 
-def _has_others(tensors: list[torch.Tensor], session: Session) -> bool:
-    """Whether there is one that no op of the tape made."""
-    outside = {-1, *(slot for slot, _ in session.capture.tensors_from_outside())}
-    return any(session.capture.find(tensor) in outside for tensor in tensors)
+def _unseen(followed: FollowedCall, session: Session) -> str:
+    """Why the ops on the tape are not all that the call did, or nothing."""
+    outside = dict(session.capture.tensors_from_outside())
+    if any(session.capture.find(tensor) in {-1, *outside} for tensor in followed.histories):
+        return "runs a backward through a tensor that was made before the call (it has a grad_fn)"
+    used = {id(tensor) for tensor in outside.values()}
+    if any(id(tensor) not in used for tensor in followed.gradients_set if not followed.is_fresh(tensor)):
+        return "sets the gradient of a tensor that no op reads"
+    rebound = {value for _, value in session.capture.rebound()}
+    given_data = (tensor for tensor in followed.data_set if not followed.is_fresh(tensor))
+    if any(session.capture.find(tensor) not in rebound for tensor in given_data):
+        return "gives a tensor other data (`.data = ...`) that no op has read before"
+    return ""

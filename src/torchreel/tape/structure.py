@@ -35,6 +35,9 @@ class Structure:
         self._unique = unique
         self._known = {id(one): Known(index) for index, one in enumerate(known)}
         self.slots: list[int] = []  # of the tensors, once a tape knows them
+        self.aliases: list[int] = []  # places of tensors that lie as others do, and are not these
+        self.leaves: list[int] = []  # places of new leaves that require a gradient
+        self.inference: list[int] = []  # places of inference tensors
         self.like: Like | None = None  # of arguments: what they were like when they were given
         self._open: list[Any] = []  # containers that are being taken apart
         self.contains_itself = False
@@ -42,6 +45,19 @@ class Structure:
 
     def rebuild(self, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -> Any:
         return _built(self.shape, tensors, known)
+
+    def formed(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Values of its tensors as the function gave them: see ResultForms."""
+        made: dict[int, torch.Tensor] = {}
+        for place in self.inference:
+            tensor = tensors[place]
+            tensors[place] = made.setdefault(id(tensor), tensor if tensor.is_inference() else _of_inference(tensor))
+        for place in self.aliases:
+            tensors[place] = tensors[place].detach()
+        for place in self.leaves:
+            if tensors[place].is_leaf and not tensors[place].is_inference():
+                tensors[place].requires_grad_()
+        return tensors
 
     def constants(self) -> list[tuple[str, Any]]:
         """What is no tensor, each with where it stands."""
@@ -107,6 +123,13 @@ class Structure:
         memo |= self._known
         places = [memo[id(tensor)] for tensor in inside]
         return Whole(copy.deepcopy(value, memo), places, list(self._known.values()))
+
+
+def _of_inference(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor of inference mode."""
+    with torch.inference_mode():
+        empty = torch.empty(0, dtype=tensor.dtype)
+        return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
 class Like:

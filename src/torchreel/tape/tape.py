@@ -118,8 +118,9 @@ class Tape:
         for count in self._parts.counts:
             count.take()
         results = len(self._outputs.slots)
-        leave(effects, values[results:])
-        return self._outputs.rebuild(values[:results])
+        result = self._outputs.rebuild(values[:results])
+        leave(effects, values[results:], result)
+        return result
 
     @property
     def effects(self) -> list[Effect]:

@@ -19,6 +19,7 @@ from torchreel.tape.module_watch import ModuleWatch
 from torchreel.tape.optimizer_watch import OptimizerWatch
 from torchreel.tape.proof import Proof
 from torchreel.tape.questions import Questions
+from torchreel.tape.result_forms import ResultForms
 from torchreel.tape.session import Session
 from torchreel.tape.surroundings import Surroundings
 from torchreel.tape.untouched import Untouched
@@ -41,7 +42,8 @@ class Watch:
         self._surroundings = surroundings
         self._dtype = torch.get_default_dtype()
         self._hooks = _global_hooks()
-        self._modules = [ModuleWatch(*named) for named in surroundings.modules] if surroundings is not None else []
+        named = surroundings.modules if surroundings is not None else []
+        self._modules = [ModuleWatch(name, module) for name, module in named if _is_python(module)]
         given = list(inputs)
         self._questions = Questions(surroundings.names if surroundings is not None else (), given)
         self.leaves = Leaves([*given, *self._leaves()])
@@ -53,7 +55,7 @@ class Watch:
         self.refusal = ""
         self.proof: Proof | None = None  # of a function that was followed
 
-    def end(self, session: Session) -> None:
+    def end(self, session: Session, forms: ResultForms) -> None:
         """When the session has ended."""
         externals = session.capture.tensors_from_outside()
         used = {id(tensor) for _, tensor in externals}
@@ -66,7 +68,7 @@ class Watch:
             )
             self._effects = self._surroundings.effects
             if self.proof is not None and self.proof.is_whole:
-                self._effects = self.proof.effects(session.capture.find)
+                self._effects = self.proof.effects(session.capture.find, forms)
             if self.proof is not None:
                 self.refusal = self.refusal or self.proof.refusal
             names = {id(optimizer): name for name, optimizer in self._surroundings.optimizers()}
@@ -76,7 +78,7 @@ class Watch:
         self._modules += [
             ModuleWatch(type(module).__name__, module)
             for module in session.capture.modules()
-            if id(module) not in known  # no name leads to it
+            if id(module) not in known and _is_python(module)  # no name leads to it
         ]
         self.refusal = self.refusal or _optimizer_refusal(session)
         asks = self._surroundings is not None and "_version" in self._surroundings.names
@@ -113,6 +115,8 @@ class Watch:
 
     def _without_ops(self, session: Session, used: set[int]) -> Iterator[torch.Tensor]:
         """Tensors that no op has, whose gradients the function clears, or that an optimizer held which took a step."""
+        if self.proof is not None:
+            yield from (tensor for tensor in self.proof.cleared if id(tensor) not in used)
         cleared = {*session.capture.gradients_set, *clearing.first}
         for _, tensor in self._tensors() if not cleared <= used else ():
             if id(tensor) in cleared and id(tensor) not in used:
@@ -162,7 +166,7 @@ class Watch:
             )
         for watched in self._modules:
             watched.check()
-        if self._surroundings is not None:
+        if self._surroundings is not None and (self.proof is None or not self.proof.holds()):
             self._surroundings.check()
         for optimizer in self._optimizers:
             optimizer.check()
@@ -194,6 +198,11 @@ class Watch:
                     f"A hook of {self._name(tensor)} has been added or removed since the tape was made, and a replay "
                     "calls no hooks: trace again."
                 )
+
+
+def _is_python(module: torch.nn.Module) -> bool:
+    """A scripted module is an object of C++, and its call is not followed."""
+    return not isinstance(module, torch.jit.ScriptModule)
 
 
 def _slot_of(capture: Any, tensor: torch.Tensor, state: set[int]) -> int:

@@ -57,7 +57,9 @@ class Watched:
         if isinstance(container, list) and len(container) > was:
             added = [(container.append, value) for value in container[was:]]
         elif isinstance(container, dict):
-            added = [(functools.partial(container.__setitem__, k), v) for k, v in container.items() if k not in was]
+            known = set(map(id, was))
+            new = ((k, v) for k, v in container.items() if id(k) not in known and (not is_plain(k) or k not in was))
+            added = [(functools.partial(container.__setitem__, k), v) for k, v in new]
         else:
             return
         for put, value in added:
