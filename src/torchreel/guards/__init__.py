@@ -12,5 +12,10 @@ the first thing that could differ in another call is in a guard. What no rule kn
 | `calls.py` | what a call of an object is: Python, which is followed, or C, which must be known |
 | `python_functions.py`, `torch_functions.py` | C functions that are known: the trusted base |
 | `checks.py` | guards in the making: each with the object that it reads, and why that object is alive |
+| `writes.py` | writes that outlive a call, for a replay that does them again |
 | `python_guards.py` | the guards of a recording: do they hold, and if not, what changed |
 """
+
+from torchreel.guards.followed_call import FollowedCall
+
+__all__ = ["FollowedCall"]
