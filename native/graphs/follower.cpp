@@ -145,6 +145,14 @@ void Follower::make(PyObject* object) {
   }
 }
 
+// What a function that is not followed gives back, it made.
+void Follower::make_tensors(PyObject* value) {
+  if (THPVariable_Check(value)) return make(value);
+  if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value)) return;
+  make(value);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value); i++) make_tensors(PySequence_Fast_GET_ITEM(value, i));
+}
+
 void Follower::let_go_of_recent() {
   constexpr size_t kRecent = 48;
   sweep(order_.size() > kRecent ? order_.size() - kRecent : 0);
@@ -213,13 +221,13 @@ bool Follower::is_own(PyCodeObject* code) {
   return place->second;
 }
 
-int Follower::trace(PyObject*, PyFrameObject* frame, int what, PyObject*) {
+int Follower::trace(PyObject*, PyFrameObject* frame, int what, PyObject* result) {
   Follower* self = active;
   if (self == nullptr || self->stopped_) return 0;
-  if (self->until_ != nullptr && frame != self->until_) return 0;
-  self->until_ = nullptr;
   if (self->passing_ != nullptr) {
-    if (what == PyTrace_RETURN && frame == self->passing_) self->passing_ = nullptr;
+    if (what != PyTrace_RETURN || frame != self->passing_) return 0;
+    self->passing_ = nullptr;
+    if (result != nullptr) self->make_tensors(result);
     return 0;
   }
   int failed = 0;
@@ -544,7 +552,6 @@ void bind_follower(py::module_& module) {
       .def("is_given", [](const Follower& self, const py::handle& object) { return self.is_given(object.ptr()); })
       .def("let_go_of_recent", &Follower::let_go_of_recent)
       .def("pass_over", &Follower::pass_over)
-      .def("pass_until", [](Follower& self, const py::handle& frame) { self.pass_until(frame.ptr()); })
       .def("expect", &Follower::expect)
       .def_property_readonly("generators", &Follower::generators)
       .def("adopt_from", [](Follower& self, const py::handle& frame) { self.adopt_from(frame.ptr()); })

@@ -51,8 +51,6 @@ class Follower {
   void let_go_of_recent();
   // A function with this code, and all that it calls, is not followed.
   void pass_over(pybind11::object code) { passed_over_.push_back(std::move(code)); }
-  // Nothing is followed until this frame goes on.
-  void pass_until(PyObject* frame) { until_ = reinterpret_cast<PyFrameObject*>(frame); }
   void expect(pybind11::object type) { expected_.push_back(std::move(type)); }
   // Frames that are called from this one get tensors and contexts that the engine of autograd made just now.
   void adopt_from(PyObject* frame);
@@ -86,6 +84,7 @@ class Follower {
   bool is_own(PyCodeObject* code);
   bool is_container_of_call(PyObject* object) const;
   void adopt(torchreel_frame* frame);
+  void make_tensors(PyObject* value);
   void sweep(size_t from);
   void let_go();
   void end_generators();
@@ -98,7 +97,6 @@ class Follower {
   std::string own_files_;
   std::unordered_map<PyCodeObject*, bool> own_;
   std::vector<pybind11::object> passed_over_;
-  PyFrameObject* until_ = nullptr;
   PyFrameObject* passing_ = nullptr;     // the frame that is not followed, until it ends
   std::unordered_set<PyObject*> fresh_;  // a reference of each is held
   std::vector<PyObject*> order_;         // the same, as they came, without generators

@@ -277,9 +277,6 @@ class Follower:
     def pass_over(self, code: CodeType) -> None:
         """A function with this code, and all that it calls, is not followed."""
 
-    def pass_until(self, frame: object) -> None:
-        """Nothing is followed until this frame goes on."""
-
     def expect(self, type: type) -> None: ...
     def adopt_from(self, frame: object) -> None: ...
     def take_names(self) -> tuple[str, ...] | None: ...

@@ -270,7 +270,7 @@ def _store_of_tensor(call: FollowedCall, tensor: torch.Tensor, name: str, new: A
         return tensors.ask(call, tensor, TensorState.GRAD | TensorState.REQUIRES_GRAD)
     if call.is_fresh(tensor) and (found is NULL or name in ("requires_grad",)):
         return None
-    if call.writes is not None and name == "grad" and call.is_fresh(new):
+    if call.writes is not None and name == "grad" and call.is_fresh(new) and not call.is_of_others(new):
         call.clears[id(tensor)] = tensor
         return call.gradients_set.append(tensor)  # which a tape does again
     if call.writes is not None and name == "data" and isinstance(new, torch.Tensor):

@@ -379,13 +379,16 @@ class FollowedCall:
         self._written.pop((id(holder), key), None)
         self.checks.forget_entry(holder, key)
 
+    def is_of_others(self, tensor: torch.Tensor) -> bool:
+        """Whether it lies in the memory of a tensor that was made before the call."""
+        return _lies(tensor)[0] in {_lies(one)[0] for one, _ in self.asked.values()}
+
     def set_data(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """tensor.data = new: a tape does it again if ops of the call made the data."""
         others = {_lies(one)[0] for one, _ in self.asked.values() if one is not tensor}
         if self.is_fresh(new) and _lies(new) == _lies(tensor) and _lies(new)[0] not in others:
             return  # tensor.data -= ...
-        others.add(_lies(tensor)[0])
-        if not self.is_fresh(new) or _lies(new)[0] in others:
+        if not self.is_fresh(new) or self.is_of_others(new):
             raise WriteError("gives a tensor the data of another one (`.data = ...`)")
         self.data_set.append(tensor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -427,6 +428,13 @@ def rule_of(function: Any) -> Rule | None:
 _DISPATCHED = frozenset(name.split(".")[0] for name in _C._dispatch_get_all_op_names())
 
 
+def _kernels(name: str) -> set[types.CodeType]:
+    """The code of the kernels of an op of one's own."""
+    found = custom_ops.OPDEFS[name]
+    kernels = (inspect.unwrap(one) for one in (found._init_fn, *found._backend_fns.values()))
+    return {one.__code__ for one in kernels if isinstance(one, types.FunctionType)}
+
+
 def _operator(function: Any) -> Rule:
     """An op by way of torch.ops: a packet or an overload, which has no name but in the frame that calls it."""
 
@@ -444,7 +452,8 @@ def _operator(function: Any) -> Rule:
             return _as_strided(call, values, keywords)
         mark = tensors.run_op(call, values, keywords)
         if own and call.writes is not None:
-            call.native.pass_until(call.frame)  # a tape runs the kernel again, with all that its Python does
+            for code in _kernels(f"{space}::{name}"):
+                call.native.pass_over(code)  # a tape runs the kernel again, with all that its Python does
         given = [*tensors.tensors_in(values), *tensors.tensors_in(keywords)]
 
         def end(result: Any) -> None:
