@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import inspect
 import json
 import warnings
@@ -36,8 +37,13 @@ def one_thread() -> Iterator[None]:
 
 def profiled(module: ModuleType, program: Callable[[], None], **options: Any) -> Any:
     program()  # what torch does only once is done
-    with module.profile(activities=[ProfilerActivity.CPU], **options) as prof:
-        program()
+    gc.collect()  # what was left by others is not to be freed in the middle, in one recording and not in the other
+    gc.disable()
+    try:
+        with module.profile(activities=[ProfilerActivity.CPU], **options) as prof:
+            program()
+    finally:
+        gc.enable()
     return prof
 
 
