@@ -45,7 +45,7 @@ class Look:
             return ""
         if depth > _DEEPEST:
             return f"returns containers of more than {_DEEPEST} levels"
-        if kind is not tuple and id(value) in self._seen:
+        if kind is not tuple and id(value) in self._seen and self._call.is_fresh(value):  # it would be made twice
             return f"returns one {kind.__name__} in two places"
         self._seen.add(id(value))
         if kind in _CONTAINERS or kind.__module__ == "torch.return_types":
