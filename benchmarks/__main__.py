@@ -16,7 +16,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What torchreel costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which; if none is named, {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="a short run, to see that they work: no numbers to quote")
-    parser.add_argument("--write", action="store_true", help="put the results into docs/overhead.md and results.json")
+    parser.add_argument("--write", action="store_true", help="put the results into results.json and on their pages")
     options = parser.parse_args()
     every = (*NAMES, *OPTIONAL)
     unknown = set(options.names) - set(every)

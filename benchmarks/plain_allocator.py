@@ -206,7 +206,7 @@ class PlainAllocator:
 
     def reserve(self, pool: Pool, size: int) -> None:
         self.stats.count("num_device_alloc")
-        self.stats.add("reserved_bytes", pool.small, size)
+        self.stats.reserve(pool.owner, pool.small, size)
 
     def piece(self, parent: Block, address: int, size: int) -> Block:
         counter = self.next_counter() if self.rules["order"] == BLOCK else parent.counter
@@ -377,7 +377,7 @@ class PlainAllocator:
         self.merge(block, "next", "unmapped")
         pool.insert_unmapped(block)
         self.used -= end - begin
-        self.stats.remove("reserved_bytes", pool.small, end - begin)
+        self.stats.reserve(pool.owner, pool.small, begin - end)
         self.stats.count("num_device_free")
         self.record("segment_unmap", begin, end - begin, segment.stream, pool)
         if not block.is_split:
@@ -389,7 +389,7 @@ class PlainAllocator:
         pool.remove(block)
         self.used -= size
         self.stats.remove("segment", pool.small, 1)
-        self.stats.remove("reserved_bytes", pool.small, size)
+        self.stats.reserve(pool.owner, pool.small, -size)
         if size >= self.rules["max_split"]:
             self.stats.oversize_segments.remove(1)
         self.stats.count("num_device_free")

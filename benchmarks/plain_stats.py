@@ -43,6 +43,7 @@ class Stat:
 class Stats:
     def __init__(self) -> None:
         self.by_pool = {name: (Stat(), Stat(), Stat()) for name in _BY_POOL}  # all, small, large
+        self.private_reserved: dict[int, tuple[Stat, Stat, Stat]] = {}
         self.counts = dict.fromkeys(_COUNTS, 0)
         self.oversize_allocations = Stat()
         self.oversize_segments = Stat()
@@ -67,6 +68,15 @@ class Stats:
         elif amount < 0:
             self.remove(name, small, -amount)
 
+    def reserve(self, owner: int, small: bool, amount: int) -> None:
+        """More bytes, or fewer, of a pool by its index; 0 is the default one."""
+        self.change("reserved_bytes", small, amount)
+        if owner == 0:
+            return
+        stats = self.private_reserved.setdefault(owner, (Stat(), Stat(), Stat()))
+        for stat in (stats[0], stats[1 if small else 2]):
+            stat.add(amount) if amount > 0 else stat.remove(-amount)
+
     def handed_out(self, small: bool, size: int, requested: int) -> None:
         self.add("allocation", small, 1)
         self.add("allocated_bytes", small, size)
@@ -79,9 +89,10 @@ class Stats:
 
     def named(self) -> dict[str, int]:
         """By their names in torch.cuda.memory_stats."""
+        by_private_pool = {f"reserved_bytes_by_private_pools.{n}": stats for n, stats in self.private_reserved.items()}
         stats = {
             f"{name}.{pool}": stat
-            for name, of_pools in self.by_pool.items()
+            for name, of_pools in (self.by_pool | by_private_pool).items()
             for pool, stat in zip(("all", "small_pool", "large_pool"), of_pools, strict=True)
         }
         stats["oversize_allocations"] = self.oversize_allocations

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import document, machine
 from benchmarks.child import ROOT
 from benchmarks.result import Result, Spread
 
-PAGE = ROOT / "docs" / "prediction.md"
 SNAPSHOTS = Path(os.environ.get("TORCHREEL_SNAPSHOTS", ROOT.parent / "shared" / "data" / "snapshots"))
 
 
@@ -127,17 +125,14 @@ def in_common(gpu: list[tuple[str, int]], cpu: list[tuple[str, int]]) -> str:
     return f"{sum(block.size for block in blocks):,} of {len(gpu):,}"
 
 
-def as_markdown(results: list[Peak]) -> str:
-    lines = [
-        "| snapshot | `examples/` | same events | peak | recorded | predicted | error of the ends |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def table(results: list[Peak]) -> list[list[str]]:
+    """The cells of the table, below its headers."""
+    rows = [["snapshot", "`examples/`", "same events", "peak", "recorded", "predicted", "error of the ends"]]
     for peak in results:
         command = f"`{' '.join(peak.run.command)}`"
         recorded = f"{_mib(peak.recorded)} MiB"
-        cells = [peak.run.snapshot, command, peak.same, peak.what, recorded, peak.predicted, peak.ends]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([peak.run.snapshot, command, peak.same, peak.what, recorded, peak.predicted, peak.ends])
+    return rows
 
 
 def _mib(size: int) -> str:
@@ -152,11 +147,9 @@ def _main() -> None:
     results = [peak for run in available(quick=False) for peak in peaks(run)]
     if not results:
         raise SystemExit(1)
-    made = "; ".join(f"{what} {value}" for what, value in machine.describe().items() if what not in ("CPU", "memory"))
-    text = f"{as_markdown(results)}\n\nMade with: {made}."
-    between = re.compile(r"(<!-- prediction -->\n).*?(<!-- end of prediction -->)", re.DOTALL)
-    PAGE.write_text(between.sub(lambda match: f"{match[1]}{text}\n{match[2]}", PAGE.read_text()))
-    print(text)
+    made = {what: value for what, value in machine.describe().items() if what not in ("CPU", "memory")}
+    document.write_table("prediction", table(results), made)
+    print("\n".join("  ".join(row) for row in table(results)))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ NAMES = (
     "graphs_share",
     "edge",
 )
-# Only when named: they need valgrind, and snapshots that are not in the repository.
-OPTIONAL = ("instructions", "prediction")
+# Only when named: they need valgrind, and snapshots that are not in the repository, or are about bytes alone.
+OPTIONAL = ("instructions", "prediction", "export_size")
 
 
 def ask(name: str, quick: bool) -> tuple[str, list[Result]]:
