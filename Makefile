@@ -8,6 +8,10 @@ NATIVE := $(wildcard native/*.h native/*.cpp native/*.c native/tape/*.h native/t
 GENERATOR := $(addprefix src/torchreel/tape/,generator.py shards.py wrapper.py unboxed.py derivation.py hot_ops.txt) \
 	$(addprefix src/torchreel/graphs/,kernel_generator.py structured_kernel.py)
 PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
+# A run that takes longer (in seconds) says where it stands, and ends: see tests/limits.py.
+LIMIT := PYTHONHASHSEED=0 timeout --signal=XCPU --kill-after=60
+# Scheduling by file would wait for ever for the files of a process that crashed.
+WORKERS := -n 2 --dist worksteal
 export MAX_JOBS ?= 2
 
 .PHONY: demo test test-long bench lint format clean
@@ -19,10 +23,10 @@ demo: $(STAMPS)/native
 	@echo "The reel is demo.reel/. The command is $(VENV)/bin/torchreel: try 'source $(VENV)/bin/activate' first."
 
 test: $(STAMPS)/native $(STAMPS)/dev lint
-	$(PYTHON) -m pytest -m "not long" -n 2 --dist loadfile
+	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS)
 
 test-long: $(STAMPS)/native $(STAMPS)/dev
-	$(PYTHON) -m pytest -m long
+	$(LIMIT) 86400 $(PYTHON) -m pytest -m long -o timeout=7200 -o faulthandler_timeout=7500
 
 bench: $(STAMPS)/native $(STAMPS)/dev
 	$(PYTHON) -m benchmarks

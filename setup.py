@@ -19,6 +19,7 @@ PRECOMPILED = Path("build", "precompiled")
 CORE = [
     "allocator.cpp",
     "annotations.cpp",
+    "backend_reports.cpp",
     "counters.cpp",
     "frames.cpp",
     "heap.cpp",
@@ -30,13 +31,19 @@ CORE = [
     "models.cpp",
     "module.cpp",
     "names.cpp",
+    "op_context.cpp",
     "pickle_writer.cpp",
+    "private_pools.cpp",
+    "profiler_state.cpp",
     "python_calls.cpp",
     "recorder.cpp",
     "recording.cpp",
+    "script.cpp",
     "snapshot.cpp",
     "spool.cpp",
     "stream.cpp",
+    "tally.cpp",
+    "termination.cpp",
 ]
 DECODE = [
     "arrow.cpp",
@@ -47,6 +54,7 @@ DECODE = [
     "definitions.cpp",
     "inputs_text.cpp",
     "pickle.cpp",
+    "script_modules.cpp",
     "stack_table.cpp",
 ]
 ALLOCATOR = [
@@ -170,6 +178,15 @@ EXTENSIONS = [
             language="c++",
         )
         for name, files in (("torchreel._decode", DECODE), ("torchreel._allocator", ALLOCATOR))
+    ),
+    # No module of Python's, but a library: see native/edge_entry.cpp.
+    Extension(
+        "torchreel._edge_entry",
+        ["native/edge_entry.cpp"],
+        extra_compile_args={"cxx": CXX},
+        extra_link_args=["-Wl,--as-needed"],
+        depends=HEADERS,
+        language="c++",
     ),
 ]
 

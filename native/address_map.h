@@ -42,6 +42,15 @@ class AddressMap {
     return true;
   }
 
+  // Copies what is there; false if nothing is.
+  bool get(uintptr_t address, Value& value) const {
+    if (count_ == 0) return false;
+    const Slot& slot = slots_[find(address)];
+    if (slot.address == 0) return false;
+    value = slot.value;
+    return true;
+  }
+
   template <class Visitor>
   void visit(Visitor visitor) const {
     for (const Slot& slot : slots_) {

@@ -15,6 +15,7 @@
 #include "history.h"
 #include "holders.h"
 #include "models.h"
+#include "private_pool_list.h"
 #include "recorder.h"
 #include "recording.h"
 #include "stream.h"
@@ -84,6 +85,9 @@ void tell_segment(Segment& segment, bool allocated) {
   }
 }
 
+// By the numbers of PoolChange.
+constexpr Action kPoolActions[] = {Action::kSegmentMap, Action::kSegmentUnmap, Action::kAlloc, Action::kFreeRequested};
+
 // What is left to try: give back all that is cached. Then tell everybody, and raise.
 [[noreturn]] void out_of_memory(size_t bytes, uint32_t stack) {
   Heap& heap = Heap::get();
@@ -95,6 +99,7 @@ void tell_segment(Segment& segment, bool allocated) {
     std::lock_guard told(heap.gate);
     History::get().write(Action::kOom, available, bytes, stack);
   }
+  History::get().tell_events();
   c10::profiledCPUMemoryReporter().OutOfMemory(bytes);
   if (auto observer = oom_observer.load()) observer(bytes, allocated, available);
   TORCH_CHECK_WITH(OutOfMemoryError, false, message);
@@ -112,7 +117,9 @@ Block* take_block(size_t bytes, uint32_t now, uint32_t stack) {
 
 // A thread's first event finds its name, which runs Python: not under the heap's lock, where a segment is told of.
 void open_stream_of_events(uint32_t now) {
-  if (now & kEvents) (void)writable_stream();
+  if ((now & kEvents) == 0) return;
+  Stream* stream = writable_stream();
+  if (stream != nullptr) leave_event(stream);
 }
 
 void* allocate_cached(size_t bytes, uint32_t now) {
@@ -124,6 +131,7 @@ void* allocate_cached(size_t bytes, uint32_t now) {
     block = take_block(bytes, now, stack);
     if (block == nullptr) out_of_memory(bytes, stack);
   }
+  History::get().tell_events();
   c10::profiledCPUMemoryReporter().New(block->data(), bytes);
   return block->data();
 }
@@ -134,9 +142,12 @@ void free_cached(void* address, uint32_t now) {
   Block* block = Block::of(address);
   if ((now & kHistory) == 0) return heap.free(block);
   uint32_t stack = History::get().stack_of_free();
-  std::lock_guard told(heap.gate);
-  History::get().heap_free(*block, stack);
-  heap.free(block);
+  {
+    std::lock_guard told(heap.gate);
+    History::get().heap_free(*block, stack);
+    heap.free(block);
+  }
+  History::get().tell_events();
 }
 
 // The deleter of every block. Torch frees some memory by the allocator that is current then, not by the one that made
@@ -149,8 +160,11 @@ void free_block(void* address) {
   if (Heap::owns(address)) return free_cached(address, now);
   if (now & kHistory) {
     uint32_t stack = History::get().stack_of_free();
-    std::lock_guard told(Heap::get().gate);
-    History::get().loose_free(address, stack);
+    {
+      std::lock_guard told(Heap::get().gate);
+      History::get().loose_free(address, stack);
+    }
+    History::get().tell_events();
   }
   inner_free(address);
 }
@@ -195,8 +209,11 @@ class FrontAllocator final : public c10::Allocator {
   static void tell(void* address, size_t bytes, uint32_t now) {
     if (now & kHistory) {
       uint32_t stack = History::get().stack_of_alloc();
-      std::lock_guard told(Heap::get().gate);
-      History::get().loose_alloc(address, bytes, stack);
+      {
+        std::lock_guard told(Heap::get().gate);
+        History::get().loose_alloc(address, bytes, stack);
+      }
+      History::get().tell_events();
     }
     if (tells_alloc(now)) write_alloc(address, bytes);
   }
@@ -205,10 +222,14 @@ class FrontAllocator final : public c10::Allocator {
     try {
       return inner->allocate(bytes);
     } catch (const c10::Error&) {
+      Heap::get().count_oom();
       if (now & kHistory) {
         uint32_t stack = History::get().stack_of_alloc();
-        std::lock_guard told(Heap::get().gate);
-        History::get().write(Action::kOom, available_bytes(), bytes, stack);
+        {
+          std::lock_guard told(Heap::get().gate);
+          History::get().write(Action::kOom, available_bytes(), bytes, stack);
+        }
+        History::get().tell_events();
       }
       if (auto observer = oom_observer.load()) observer(bytes, Heap::get().allocated(), available_bytes());
       throw;
@@ -218,14 +239,17 @@ class FrontAllocator final : public c10::Allocator {
 
 void before_fork() {
   Heap::get().prepare_fork();
+  lock_private_pools();
   History::get().prepare_fork();
 }
 void after_fork_in_parent() {
   History::get().after_fork();
+  unlock_private_pools();
   Heap::get().after_fork(false);
 }
 void after_fork_in_child() {
   History::get().after_fork();
+  unlock_private_pools();
   Heap::get().after_fork(true);
 }
 
@@ -266,7 +290,7 @@ void watch_allocations(bool on) {
 void watch_model_allocations(bool on) { set_tap(kModelEvents, on); }
 
 void cache_allocations(bool on) {
-  Heap::get().observe_segments(&tell_segment);
+  Heap::get().observe_segments(&tell_segment, [] { History::get().tell_events(); });
   set_tap(kCaching, on);
 }
 
@@ -274,7 +298,37 @@ bool caches_allocations() { return taps.load() & kCaching; }
 
 size_t empty_cache() {
   open_stream_of_events(taps.load(std::memory_order_relaxed));
-  return Heap::get().empty_cache();
+  size_t bytes = Heap::get().empty_cache();
+  History::get().tell_events();
+  return bytes;
+}
+
+// A recording has a pool's blocks, not its range: it tells of segments by their beginnings, which do not move.
+void change_private_pool(PoolChange change, uint64_t pool, uint64_t address, uint64_t bytes, void (*apply)(void*),
+                         void* context) {
+  uint32_t now = taps.load(std::memory_order_relaxed);
+  if (TORCHREEL_LIKELY((now & (kEvents | kModelEvents | kHistory)) == 0)) {
+    apply(context);
+    return count_change(change, pool, bytes);
+  }
+  auto* data = reinterpret_cast<void*>(address);
+  if (change == PoolChange::kFree && (now & (kEvents | kModelEvents))) write_free(data);
+  if (now & kHistory) {
+    History& history = History::get();
+    bool comes = change == PoolChange::kMap || change == PoolChange::kAlloc;
+    uint32_t stack = comes ? history.stack_of_alloc() : history.stack_of_free();
+    {
+      std::lock_guard told(Heap::get().gate);
+      apply(context);
+      count_change(change, pool, bytes);
+      history.pool_event(kPoolActions[static_cast<int>(change)], address, bytes, stack, static_cast<uint32_t>(pool));
+    }
+    history.tell_events();
+  } else {
+    apply(context);
+    count_change(change, pool, bytes);
+  }
+  if (change == PoolChange::kAlloc && tells_alloc(now)) write_alloc(data, bytes);
 }
 
 Placement* place_blocks(Placement* wanted) {

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "text.h"
 
 namespace torchreel {
 
@@ -13,7 +16,8 @@ using namespace layout;
 
 namespace {
 
-constexpr size_t kForwardCalls = 1 << 17;  // how many calls back a backward call may find its forward call
+constexpr size_t kForwardBytes = 256 << 20;  // of all threads' forward calls; beyond, those of the longest idle go
+constexpr size_t kThreadsAhead = 256;        // threads whose definition was not yet written when a process was killed
 constexpr size_t kDeepest = 1 << 16;
 constexpr size_t kSearched = 1024;  // how deep an end looks for its begin
 
@@ -21,16 +25,48 @@ bool read_at(int file, void* data, size_t bytes, uint64_t offset) {
   return pread(file, data, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
+uint64_t size_of(int file) {
+  struct stat status{};
+  return fstat(file, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+}
+
+// Closes a file, unless it is handed on.
+struct Descriptor {
+  explicit Descriptor(int opened) : file(opened) {}
+  Descriptor(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (file >= 0) close(file);
+  }
+  int release() { return std::exchange(file, -1); }
+
+  int file;
+};
+
 }  // namespace
 
-Decoder::Decoder(const std::string& directory) : definitions_(read_definitions(directory + "/definitions")) {
-  file_ = open((directory + "/events").c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) throw SpoolError("it has no events");
-  struct stat status{};
-  fstat(file_, &status);
-  size_ = static_cast<uint64_t>(status.st_size);
+// The head first, then the events, then the definitions: all that events name was defined before they were written.
+SpoolFiles SpoolFiles::in(const std::string& directory) {
+  Descriptor events(open((directory + "/events").c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor definitions(open((directory + "/definitions").c_str(), O_RDONLY | O_CLOEXEC));
+  if (definitions.file < 0) throw SpoolError("it has no definitions");
+  if (events.file < 0) throw SpoolError("it has no events");
+  std::string head(sizeof(EventsHeader), '\0');
+  if (!read_at(events.file, head.data(), head.size(), 0)) head.clear();
+  uint64_t events_size = size_of(events.file);
+  uint64_t definitions_size = size_of(definitions.file);
+  return {definitions.release(), events.release(), definitions_size, events_size, std::move(head)};
+}
+
+Decoder::Decoder(const std::string& directory) : Decoder(SpoolFiles::in(directory)) {}
+
+Decoder::Decoder(SpoolFiles files) {
+  Descriptor definitions(files.definitions);
+  Descriptor events(files.events);
+  definitions_ = read_definitions(definitions.file, files.definitions_size);
+  size_ = files.events_size;
   offset_ = sizeof header_;
-  bool whole = size_ >= sizeof header_ && read_at(file_, &header_, sizeof header_, 0);
+  bool whole = size_ >= sizeof header_ && files.head.size() == sizeof header_;
+  if (whole) memcpy(&header_, files.head.data(), sizeof header_);
   if (whole && header_.magic == 0) {
     whole = false;  // killed before the header was first written: blocks are there, times are not
   } else if (whole && header_.magic != kEventsMagic) {
@@ -46,13 +82,17 @@ Decoder::Decoder(const std::string& directory) : definitions_(read_definitions(d
   for (uint32_t i = 0; i < definitions_.threads.size(); i++) {
     thread_of_torch_id_[definitions_.threads[i].torch_id] = i;
   }
-  std::stable_sort(definitions_.steps.begin(), definitions_.steps.end(),
-                   [](const auto& a, const auto& b) { return a.tick < b.tick; });
+  auto& steps = definitions_.steps;
+  std::stable_sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.tick < b.tick; });
+  if (std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.kind == kStepByHand; })) {
+    std::erase_if(steps, [](const auto& step) { return step.kind == kOptimizerStep; });
+  }
   for (uint32_t i = 0; i < definitions_.names.size(); i++) {
     definitions_.names[i].kind = std::min<uint32_t>(definitions_.names[i].kind, kOther);
   }
   rows_.reserve(kBatchRows * 5 / 4);
   add_old_blocks();
+  file_ = events.release();
 }
 
 Decoder::~Decoder() {
@@ -65,7 +105,33 @@ int64_t Decoder::nanoseconds(uint64_t tick) const {
          static_cast<int64_t>(static_cast<double>(passed) * ns_per_tick_);
 }
 
-int64_t Decoder::top(const Thread& thread) const { return thread.open.empty() ? -1 : rows_[thread.open.back()].id; }
+void Decoder::restrict_to(std::vector<Window> windows, const std::vector<Step>& steps) {
+  windows_ = std::move(windows);
+  std::sort(windows_.begin(), windows_.end());
+  definitions_.steps.clear();
+  for (auto [number, tick] : steps) definitions_.steps.push_back({number, tick, kFirstStep});
+  living_shown_ = windows_.empty();
+  allocs_.clear();  // blocks older than the recording: told as those that live when the first window opens
+}
+
+bool Decoder::is_in_window(uint64_t tick) const {
+  if (windows_.empty()) return true;
+  auto in = [tick](const Window& window) { return window.first <= tick && tick < window.second; };
+  return std::any_of(windows_.begin(), windows_.end(), in);
+}
+
+// The innermost open call that is shown.
+int32_t Decoder::innermost(const Thread& thread) const {
+  for (size_t i = thread.open.size(); i-- > 0;) {
+    if (!rows_[thread.open[i]].hidden) return thread.open[i];
+  }
+  return kNoRow;
+}
+
+int64_t Decoder::top(const Thread& thread) const {
+  int32_t row = innermost(thread);
+  return row == kNoRow ? -1 : rows_[row].id;
+}
 
 bool Decoder::read_block() {
   BlockHeader block{};
@@ -81,7 +147,9 @@ bool Decoder::read_block() {
   words_.resize(words);
   if (!read_at(file_, words_.data(), words * 8, offset_)) return false;
   offset_ += words * 8;
-  if (block.thread >= (1 << 20)) throw SpoolError("its events name a thread " + std::to_string(block.thread));
+  if (block.thread >= definitions_.threads.size() + kThreadsAhead) {
+    throw SpoolError("its events name a thread " + std::to_string(block.thread));
+  }
   if (block.thread >= threads_.size()) threads_.resize(block.thread + 1);
   Thread& thread = threads_[block.thread];
   if (block.follows != kContinues || !thread.seen) {
@@ -116,10 +184,18 @@ void Decoder::decode_words(uint32_t id, const uint64_t* at, const uint64_t* end)
       case kEndKeyed: end_keyed(thread, id, *at++); break;
       case kStack: thread.stack = static_cast<uint32_t>(head >> kIdShift); break;
       case kTime: thread.tick = *at++; break;
-      case kHandle: thread.handle = static_cast<int64_t>(*at++); break;
+      case kHandle:
+        if ((head >> kFlagShift & kModulesFlag) != 0) {
+          thread.script = static_cast<uint32_t>(*at++);
+        } else if ((head >> kFlagShift & kRecordIdFlag) != 0) {
+          thread.record_id = static_cast<int64_t>(*at++);
+        } else {
+          thread.handle = static_cast<int64_t>(*at++);
+        }
+        break;
       case kAlloc:
       case kFree: {
-        int32_t row = thread.open.empty() ? kNoRow : thread.open.back();
+        int32_t row = innermost(thread);
         bool is_free = tag == kFree;
         bool is_segment = (head >> kFlagShift & kSegmentFlag) != 0;
         memory_.push_back(
@@ -136,7 +212,7 @@ void Decoder::decode_words(uint32_t id, const uint64_t* at, const uint64_t* end)
           moment.flow = *at++;
           moment.in = (head >> kFlagShift & 1) != 0;
         }
-        (tag == kFlow ? flows_ : marks_).push_back(moment);
+        if (is_in_window(thread.tick)) (tag == kFlow ? flows_ : marks_).push_back(moment);
         break;
       }
       case kCounters:
@@ -208,6 +284,7 @@ const uint64_t* Decoder::decode_begin(Thread& thread, uint32_t id, uint64_t head
   }
   if (has_thread) row.fwd_torch_thread = *at++;
   row.handle = std::exchange(thread.handle, -1);
+  row.record_id = std::exchange(thread.record_id, -1);
   if (row.name >= definitions_.names.size()) row.name = inline_name("(unknown)", kOther);
   if (row.inputs >= definitions_.inputs.size()) row.inputs = kNone;
   begin_row(thread, id, row);
@@ -217,18 +294,20 @@ const uint64_t* Decoder::decode_begin(Thread& thread, uint32_t id, uint64_t head
 void Decoder::begin_row(Thread& thread, uint32_t id, Row& row) {
   if (thread.open.size() >= kDeepest) throw SpoolError("its calls are nested too deep");
   auto index = static_cast<int32_t>(rows_.size());
-  row.id = next_id_++;
+  row.hidden = !is_in_window(row.begin);
+  row.id = row.hidden ? -1 : next_id_++;
   row.thread = id;
-  row.depth = static_cast<int32_t>(thread.open.size());
+  row.depth = static_cast<int32_t>(thread.open.size() - thread.hidden);
   row.stack = thread.stack;
   auto& steps = definitions_.steps;
   while (thread.step < steps.size() && steps[thread.step].tick <= row.begin) thread.step++;
   if (thread.step > 0) row.step = static_cast<int32_t>(steps[thread.step - 1].number);
   if (!thread.open.empty()) {
-    row.parent_row = thread.open.back();
-    const Row& parent = rows_[row.parent_row];
-    row.parent = parent.id;
+    row.parent_row = innermost(thread);
+    row.parent = top(thread);
+    const Row& parent = rows_[thread.open.back()];
     row.module = parent.module;
+    row.script = parent.script;
     if (parent.of_backward) {
       row.of_backward = true;
       row.stack = parent.stack;
@@ -236,6 +315,11 @@ void Decoder::begin_row(Thread& thread, uint32_t id, Row& row) {
   }
   const auto& name = definitions_.names[row.name];
   if (name.kind == kModule) row.module = name.module;
+  uint32_t script = std::exchange(thread.script, kNone);
+  if (script < definitions_.names.size()) {
+    row.script = script;
+    row.module = script_modules_.find(definitions_.modules, row.module, definitions_.names[script].name);
+  }
   if (!thread.counters.empty()) {
     row.counters = static_cast<uint32_t>(begin_counters_.size());
     begin_counters_.push_back(std::move(thread.counters));
@@ -246,34 +330,70 @@ void Decoder::begin_row(Thread& thread, uint32_t id, Row& row) {
     if (row.fwd < 0) unlinked_.push_back(index);
     share_with_engine(row);
   } else if (row.seq >= 0 && id < definitions_.threads.size()) {
-    auto& calls = thread.forward;
-    if (calls == nullptr) {
-      calls = &forward_[definitions_.threads[id].torch_id];
-      if (calls->empty()) calls->resize(kForwardCalls, {-1, -1, kNone, 0});
-    }
-    (*calls)[static_cast<uint64_t>(row.seq) % kForwardCalls] = {row.seq, row.id, row.module, row.stack};
+    keep_forward(definitions_.threads[id].torch_id, row);
   }
   rows_.push_back(row);
   thread.open.push_back(index);
+  thread.hidden += row.hidden;
+}
+
+size_t Decoder::ForwardCalls::add(const ForwardCall& call) {
+  size_t before = calls.size();
+  if (calls.empty()) calls.resize(kFirst, {-1, -1, kNone, 0});
+  auto place = [this](int64_t seq) -> ForwardCall& { return calls[static_cast<uint64_t>(seq) % calls.size()]; };
+  while (calls.size() < kMost && place(call.seq).seq >= 0 && place(call.seq).seq != call.seq) {
+    std::vector<ForwardCall> old(calls.size() * 4, {-1, -1, kNone, 0});
+    old.swap(calls);
+    for (const ForwardCall& known : old) {
+      if (known.seq >= 0) place(known.seq) = known;
+    }
+  }
+  place(call.seq) = call;
+  return (calls.size() - before) * sizeof(ForwardCall);
+}
+
+const Decoder::ForwardCall* Decoder::ForwardCalls::find(int64_t seq) const {
+  if (calls.empty()) return nullptr;
+  const ForwardCall& call = calls[static_cast<uint64_t>(seq) % calls.size()];
+  return call.seq == seq ? &call : nullptr;
+}
+
+void Decoder::keep_forward(uint64_t torch_thread, const Row& row) {
+  if (last_forward_ == nullptr || last_forward_thread_ != torch_thread) {
+    last_forward_ = &forward_[torch_thread];
+    last_forward_thread_ = torch_thread;
+    last_forward_->written = ++forward_written_;
+  }
+  forward_bytes_ += last_forward_->add({row.seq, row.id, row.module, row.stack});
+  if (forward_bytes_ <= kForwardBytes) return;
+  auto older = [](const auto& a, const auto& b) { return a.second.written < b.second.written; };
+  auto oldest = std::min_element(forward_.begin(), forward_.end(), older);
+  forward_bytes_ -= oldest->second.calls.size() * sizeof(ForwardCall);
+  forward_.erase(oldest);
 }
 
 // A backward call stands where its forward call stood: in that module, at that line.
 void Decoder::link_forward(Row& row) {
   auto calls = forward_.find(row.fwd_torch_thread);
   if (calls == forward_.end()) return;
-  const ForwardCall& call = calls->second[static_cast<uint64_t>(row.seq) % kForwardCalls];
-  if (call.seq != row.seq) return;
-  row.fwd = call.id;
-  row.module = call.module;
-  if (call.stack != 0) row.stack = call.stack;
+  const ForwardCall* call = calls->second.find(row.seq);
+  if (call == nullptr) return;
+  row.fwd = call->id;
+  row.module = call->module;
+  if (call->stack != 0) row.stack = call->stack;
   row.of_backward = true;
 }
 
-// The engine's own call around a backward call stands where that does.
+// The engine's own call around a backward call stands where that does, and belongs to the same forward call.
 void Decoder::share_with_engine(const Row& row) {
-  if (row.fwd < 0 || row.parent_row == kNoRow) return;
+  if (row.parent_row == kNoRow) return;
   Row& engine = rows_[row.parent_row];
   if (engine.of_backward || !definitions_.names[engine.name].name.starts_with("autograd::engine::")) return;
+  if (engine.seq < 0) {
+    engine.seq = row.seq;
+    engine.fwd_torch_thread = row.fwd_torch_thread;
+  }
+  if (row.fwd < 0) return;
   engine.fwd = row.fwd;
   engine.module = row.module;
   engine.stack = row.stack;
@@ -303,7 +423,8 @@ void Decoder::end_open(Thread& thread, size_t position, uint64_t tick) {
   Row& row = rows_[thread.open[position]];
   row.end = std::max(tick, row.begin);
   row.ended = true;
-  if (row.counters != kNone && !thread.counters.empty()) {
+  thread.hidden -= row.hidden;
+  if (row.counters != kNone && !thread.counters.empty() && !row.hidden) {
     const auto& before = begin_counters_[row.counters];
     for (uint32_t i = 0; i < before.size() && i < thread.counters.size(); i++) {
       counters_.push_back({row.id, i, static_cast<int64_t>(thread.counters[i] - before[i])});
@@ -415,13 +536,28 @@ void Decoder::resolve_segment(const Memory& event) {
   } else if (!segments_.emplace(event.address, bytes).second) {
     return;  // told again when a paused recording went on
   }
+  if (!is_in_window(event.tick)) return;
   int64_t op = event.row != kNoRow ? rows_[event.row].id : -1;
   allocs_.push_back({event.tick, event.address, bytes, total_bytes_, op, -1, event.thread, event.stack, kNone,
                      event.is_free ? 4 : 3});
   next_alloc_++;
 }
 
+// What was in use when the first window opened is older than what the window shows.
+void Decoder::show_living_blocks() {
+  living_shown_ = true;
+  next_alloc_ = 0;
+  int64_t total = 0;
+  for (auto& [address, block] : live_) {
+    total += block.bytes;
+    block.alloc = next_alloc_++;
+    allocs_.push_back(
+        {windows_.front().first, address, block.bytes, total, -1, -1, kNone, block.stack, block.category, 2});
+  }
+}
+
 void Decoder::resolve_one(const Memory& event) {
+  if (!living_shown_ && event.tick >= windows_.front().first) show_living_blocks();
   if (event.is_segment) return resolve_segment(event);
   auto live = live_.find(event.address);
   ResolvedMemory resolved{event.tick, event.address, -1, 0, -1, -1, event.thread, event.stack, kNone, event.is_free};
@@ -451,6 +587,10 @@ void Decoder::resolve_one(const Memory& event) {
       if (!rows_[row].ended || rows_[row].end >= event.tick) rows_[row].alloc += change;
     }
   }
+  if (!is_in_window(event.tick)) {
+    if (!event.is_free) live_[event.address].alloc = -1;
+    return;
+  }
   next_alloc_++;
   allocs_.push_back(resolved);
 }
@@ -469,6 +609,7 @@ bool Decoder::next(Batches& batches) {
   }
   finished_ = true;
   resolve(~uint64_t{0});
+  if (!living_shown_) show_living_blocks();
   for (Thread& thread : threads_) cut_open(thread, std::max(end_tick_, thread.tick));
   emit(batches, ~uint64_t{0});
   return true;

@@ -16,15 +16,35 @@
 #include "arrow.h"
 #include "definitions.h"
 #include "layout.h"
+#include "script_modules.h"
 
 namespace torchreel {
 
 using Batches = std::vector<std::pair<std::string, std::unique_ptr<Batch>>>;
 
+// The files of a spool as they were at one moment: they only grow, but for the head of the events.
+struct SpoolFiles {
+  int definitions;  // descriptors, which the decoder closes
+  int events;
+  uint64_t definitions_size;
+  uint64_t events_size;
+  std::string head;  // the first bytes of the events
+
+  // Throws SpoolError.
+  static SpoolFiles in(const std::string& directory);
+};
+
 class Decoder {
  public:
-  // Throws SpoolError.
+  // A span of ticks, from and to.
+  using Window = std::pair<uint64_t, uint64_t>;
+  using Step = std::pair<uint64_t, uint64_t>;  // number and tick
+
+  // Throws SpoolError. Of a directory all that is there; of files what was there at an earlier moment.
   explicit Decoder(const std::string& directory);
+  explicit Decoder(SpoolFiles files);
+  // Only what begins within the windows, as if the recording had been on in them alone; with steps of its own.
+  void restrict_to(std::vector<Window> windows, const std::vector<Step>& steps);
   ~Decoder();
   Decoder(const Decoder&) = delete;
 
@@ -36,8 +56,8 @@ class Decoder {
 
   const std::string& process() const { return definitions_.process; }
   const layout::EventsHeader& header() const { return header_; }
-  int64_t start_ns() const { return nanoseconds(header_.start_tick); }
-  int64_t end_ns() const { return nanoseconds(end_tick_); }
+  int64_t start_ns() const { return nanoseconds(windows_.empty() ? header_.start_tick : windows_.front().first); }
+  int64_t end_ns() const { return nanoseconds(windows_.empty() ? end_tick_ : windows_.back().second); }
 
  private:
   static constexpr int32_t kNoRow = -1;
@@ -65,11 +85,14 @@ class Decoder {
     uint32_t inputs = layout::kNone;
     uint32_t end_thread = layout::kNone;
     uint32_t counters = layout::kNone;
+    uint32_t script = layout::kNone;  // the name that tells the modules of TorchScript within which it stands
     int64_t handle = -1;
+    int64_t record_id = -1;
     bool ended = false;
     bool cut = false;  // ended with the recording, not by itself
     bool async = false;
     bool of_backward = false;  // module and stack are those of a forward call
+    bool hidden = false;       // began outside of the windows
   };
 
   struct ForwardCall {
@@ -79,6 +102,18 @@ class Decoder {
     uint32_t stack;
   };
 
+  // The last differentiable calls of a thread, by sequence number. It grows with what the thread does: most threads do
+  // little.
+  struct ForwardCalls {
+    static constexpr size_t kFirst = 128;
+    static constexpr size_t kMost = 1 << 17;  // how many calls back a backward call may find its forward call
+    std::vector<ForwardCall> calls;
+    uint64_t written = 0;  // when it was last written to, among all
+    // The bytes that it grew by.
+    size_t add(const ForwardCall& call);
+    const ForwardCall* find(int64_t seq) const;
+  };
+
   struct Thread {
     bool seen = false;
     uint64_t tick = 0;
@@ -86,10 +121,12 @@ class Decoder {
     uint32_t stack = 0;
     size_t step = 0;  // steps that have begun
     std::vector<int32_t> open;
-    std::vector<ForwardCall>* forward = nullptr;  // its differentiable calls, by sequence number
+    size_t hidden = 0;  // how many of those are
     uint32_t inline_name = layout::kNone;
     uint32_t inline_inputs = layout::kNone;
     int64_t handle = -1;
+    uint32_t script = layout::kNone;  // of the next begin
+    int64_t record_id = -1;
     std::vector<uint64_t> counters;
   };
 
@@ -152,6 +189,7 @@ class Decoder {
   void begin_row(Thread& thread, uint32_t id, Row& row);
   void link_forward(Row& row);
   void share_with_engine(const Row& row);
+  void keep_forward(uint64_t torch_thread, const Row& row);
   void end_innermost(Thread& thread);
   void end_keyed(Thread& thread, uint32_t id, uint64_t key);
   void end_open(Thread& thread, size_t position, uint64_t tick);
@@ -168,7 +206,10 @@ class Decoder {
   uint32_t category_id(const std::string& category);
   int64_t nanoseconds(uint64_t tick) const;
   int64_t thread_of(uint64_t torch_id) const;
+  int32_t innermost(const Thread& thread) const;
   int64_t top(const Thread& thread) const;
+  bool is_in_window(uint64_t tick) const;
+  void show_living_blocks();
   void emit(Batches& batches, uint64_t before);
   std::unique_ptr<Batch> ops_batch(const std::vector<char>& leaves);
   std::unique_ptr<Batch> allocs_batch();
@@ -191,9 +232,14 @@ class Decoder {
 
   std::vector<Row> rows_;
   std::vector<Thread> threads_;
-  std::unordered_map<uint64_t, std::vector<ForwardCall>> forward_;
+  std::unordered_map<uint64_t, ForwardCalls> forward_;
+  ForwardCalls* last_forward_ = nullptr;
+  uint64_t last_forward_thread_ = 0;
+  uint64_t forward_written_ = 0;
+  size_t forward_bytes_ = 0;
   std::unordered_map<uint64_t, uint32_t> thread_of_torch_id_;
   std::vector<int32_t> unlinked_;
+  ScriptModules script_modules_;
   std::vector<Memory> memory_;
   std::vector<ResolvedMemory> allocs_;
   std::unordered_map<uint64_t, LiveBlock> live_;
@@ -209,6 +255,8 @@ class Decoder {
   int64_t next_id_ = 0;
   int64_t next_alloc_ = 0;
   int64_t total_bytes_ = 0;
+  std::vector<Window> windows_;
+  bool living_shown_ = true;
 };
 
 }  // namespace torchreel

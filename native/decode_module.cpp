@@ -1,5 +1,7 @@
 // The binding of the decoder, torchreel._decode: it translates, and does nothing else. It needs no torch.
+#include <fcntl.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 #include <sys/stat.h>
 
 #include "decode.h"
@@ -92,6 +94,16 @@ PYBIND11_MODULE(_decode, module) {
         py::gil_scoped_release nogil;
         return std::make_unique<Decoder>(directory);
       }))
+      .def("restrict_to", &Decoder::restrict_to, py::arg("windows"), py::arg("steps"))
+      .def(py::init([](int definitions, int events, uint64_t definitions_size, uint64_t events_size,
+                       const std::string& head) {
+             py::gil_scoped_release nogil;
+             return std::make_unique<Decoder>(SpoolFiles{fcntl(definitions, F_DUPFD_CLOEXEC, 0),
+                                                         fcntl(events, F_DUPFD_CLOEXEC, 0), definitions_size,
+                                                         events_size, head});
+           }),
+           py::arg("definitions"), py::arg("events"), py::arg("definitions_size"), py::arg("events_size"),
+           py::arg("head"))
       .def("next",
            [](Decoder& decoder) -> py::object {
              Batches batches;

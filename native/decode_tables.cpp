@@ -71,13 +71,16 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
   Column& end_thread = column("end_thread", Type::kInt32);
   Column& node = column("node", Type::kInt32);
   Column& handle = column("debug_handle", Type::kInt64);
+  Column& record_id = column("record_id", Type::kInt64);
+  Column& script = column("script_modules", Type::kDictionary);
 
   Texts names;
   Texts overloads;
+  Texts scripts;
   std::vector<std::pair<int32_t, int32_t>> ids;
   for (const auto& known : definitions_.names) ids.emplace_back(names.id(known.name), overloads.id(known.overload));
   for (size_t i = 0; i < rows_.size(); i++) {
-    if (!leaves[i]) continue;
+    if (!leaves[i] || rows_[i].hidden) continue;
     const Row& row = rows_[i];
     int64_t from = nanoseconds(row.begin);
     int64_t took = nanoseconds(row.end) - from;
@@ -99,7 +102,8 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
     module.add(or_none(row.module), -1);
     // The stack is taken at ops: a Python or module call would show that of the op before it.
     uint32_t row_kind = definitions_.names[row.name].kind;
-    stack.add(row_kind == kModule || row_kind == kPython ? 0 : row.stack, 0);
+    bool is_place = row_kind == kModule || row_kind == kPython;
+    stack.add(is_place ? 0 : row.stack, 0);
     inputs.add(or_none(row.inputs), -1);
     alloc.add(row.alloc);
     self_alloc.add(row.self_alloc);
@@ -108,10 +112,17 @@ std::unique_ptr<Batch> Decoder::ops_batch(const std::vector<char>& leaves) {
     end_thread.add(or_none(row.end_thread), -1);
     node.add(header_.node, -1);
     handle.add(row.handle, -1);
+    record_id.add(row.record_id, -1);
+    if (row.script == kNone || is_place) {
+      script.add_null();
+    } else {
+      script.add(scripts.id(definitions_.names[row.script].name));
+    }
   }
   name.set_dictionary(names.take());
   overload.set_dictionary(overloads.take());
   kind.set_dictionary(kKinds);
+  script.set_dictionary(scripts.take());
   return batch;
 }
 
@@ -197,6 +208,8 @@ std::unique_ptr<Batch> Decoder::inputs() const {
   Column& strides = batch->add("strides", Type::kText);
   Column& dtypes = batch->add("dtypes", Type::kText);
   Column& scalars = batch->add("scalars", Type::kText);
+  Column& keywords = batch->add("keywords", Type::kDictionary);
+  Texts named;
   for (size_t i = 0; i < definitions_.inputs.size(); i++) {
     InputsText text = inputs_text(definitions_.inputs[i]);
     id.add(static_cast<int64_t>(i));
@@ -204,7 +217,14 @@ std::unique_ptr<Batch> Decoder::inputs() const {
     strides.add_text(text.strides);
     dtypes.add_text(text.dtypes);
     scalars.add_text(text.scalars);
+    if (text.keywords.empty()) {
+      keywords.add_null();
+    } else {
+      keywords.add(named.id(text.keywords));
+    }
   }
+  keywords.set_dictionary(named.take());
+  batch->drop_nulls();
   return batch;
 }
 

@@ -1,8 +1,10 @@
 #include "definitions.h"
 
+#include <unistd.h>
+
 #include <cstring>
-#include <fstream>
-#include <iterator>
+
+#include "text.h"
 
 namespace torchreel {
 
@@ -24,7 +26,7 @@ class Reader {
     if (zero == nullptr) throw SpoolError("a text in its definitions has no end");
     std::string value(at_, static_cast<const char*>(zero));
     at_ += value.size() + 1;
-    return valid_text(std::move(value));
+    return valid_text(value);
   }
   bool more() const { return at_ < end_; }
   std::vector<uint64_t> words(size_t count) {
@@ -105,7 +107,8 @@ void read_record(Definitions& all, uint32_t type, Reader in) {
     }
     case kStepDef: {
       uint64_t number = in.u64();
-      all.steps.push_back({number, in.u64()});
+      uint64_t tick = in.u64();
+      all.steps.push_back({number, tick, in.more() ? in.u64() : kFirstStep});
       break;
     }
     case kCounterDef:
@@ -123,26 +126,15 @@ void read_record(Definitions& all, uint32_t type, Reader in) {
 
 }  // namespace
 
-std::string valid_text(std::string text) {
-  for (size_t i = 0; i < text.size();) {
-    auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
-    unsigned first = byte(i);
-    size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-    bool valid = length > 0;
-    for (size_t k = 1; k < length; k++) valid = valid && (byte(i + k) & 0xc0) == 0x80;
-    // Overlong forms, surrogates, and what lies beyond Unicode.
-    if (valid && length == 3) valid = !(first == 0xe0 && byte(i + 1) < 0xa0) && !(first == 0xed && byte(i + 1) >= 0xa0);
-    if (valid && length == 4) valid = !(first == 0xf0 && byte(i + 1) < 0x90) && !(first == 0xf4 && byte(i + 1) >= 0x90);
-    if (!valid) text[i] = '?';
-    i += valid ? length : 1;
+Definitions read_definitions(int file, uint64_t size) {
+  std::string bytes(size, '\0');
+  size_t read = 0;
+  while (read < bytes.size()) {
+    ssize_t count = pread(file, bytes.data() + read, bytes.size() - read, static_cast<off_t>(read));
+    if (count <= 0) break;
+    read += static_cast<size_t>(count);
   }
-  return text;
-}
-
-Definitions read_definitions(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw SpoolError("it has no definitions");
-  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  bytes.resize(read);
   uint64_t head[2];
   if (bytes.size() < sizeof head) throw SpoolError("its definitions end within their head");
   memcpy(head, bytes.data(), sizeof head);

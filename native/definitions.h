@@ -45,6 +45,7 @@ struct Definitions {
   struct Step {
     uint64_t number;
     uint64_t tick;
+    uint64_t kind;
   };
   struct OldBlock {
     uint64_t address;
@@ -64,10 +65,8 @@ struct Definitions {
   std::vector<OldBlock> old_blocks;
 };
 
-// The text with every byte that is not valid UTF-8 replaced by '?'.
-std::string valid_text(std::string text);
-
 // A file that ends within a record is read up to there: its writer was killed. Throws SpoolError.
-Definitions read_definitions(const std::string& path);
+// Of the first `size` bytes of a file.
+Definitions read_definitions(int file, uint64_t size);
 
 }  // namespace torchreel

@@ -47,7 +47,7 @@ bool Simulator::map(Block* block, uint64_t wanted) {
   merge(block, block->previous, BlockState::kFree);
   merge(block, block->next, BlockState::kFree);
   pool.insert(block);
-  reserve_bytes(pool.small, bytes);
+  reserve_bytes(pool, bytes);
   stats_.num_device_alloc++;
   record(Action::kSegmentMap, address, bytes, block->stream, &pool);
   return true;
@@ -85,7 +85,7 @@ void Simulator::unmap(Block* block, uint64_t begin, uint64_t end) {
   merge(block, block->previous, BlockState::kUnmapped);
   merge(block, block->next, BlockState::kUnmapped);
   pool.unmapped.insert(block);
-  stats_.reserved_bytes.remove(pool.small, static_cast<int64_t>(end - begin));
+  stats_.reserve(pool.owner, pool.small, -static_cast<int64_t>(end - begin));
   stats_.num_device_free++;
   record(Action::kSegmentUnmap, begin, end - begin, block->stream, &pool);
   gpu_.unmap(*block, begin, end - begin);

@@ -2,24 +2,33 @@
 
 #include <algorithm>
 
+#include "text.h"
+
 namespace torchreel {
 
-namespace {
-
-std::string text_of(PyObject* text) {
+std::string python_bytes(PyObject* text) {
+  if (PyBytes_Check(text)) return {PyBytes_AS_STRING(text), static_cast<size_t>(PyBytes_GET_SIZE(text))};
+  if (!PyUnicode_Check(text)) return "?";
   Py_ssize_t bytes = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text, &bytes);
-  if (data == nullptr) {
+  if (data != nullptr) return {data, static_cast<size_t>(bytes)};
+  for (const char* errors : {"surrogateescape", "backslashreplace"}) {
     PyErr_Clear();
-    return "?";
+    PyObject* encoded = PyUnicode_AsEncodedString(text, "utf-8", errors);
+    if (encoded == nullptr) continue;
+    std::string result = python_bytes(encoded);
+    Py_DECREF(encoded);
+    return result;
   }
-  return std::string(data, bytes);
+  PyErr_Clear();
+  return "?";
 }
 
-}  // namespace
+std::string python_text(PyObject* text) { return valid_text(python_bytes(text)); }
 
 std::string describe(PyCodeObject* code) {
-  return text_of(code->co_filename) + "(" + std::to_string(code->co_firstlineno) + "): " + text_of(code->co_qualname);
+  return python_text(code->co_filename) + "(" + std::to_string(code->co_firstlineno) +
+         "): " + python_text(code->co_qualname);
 }
 
 size_t FrameTable::Hash::operator()(const Key& key) const {
@@ -33,7 +42,7 @@ bool FrameTable::hides(const std::string& file) const {
   return std::any_of(hidden_.begin(), hidden_.end(), [&](const auto& prefix) { return file.starts_with(prefix); });
 }
 
-bool FrameTable::hides(PyCodeObject* code) const { return hides(text_of(code->co_filename)); }
+bool FrameTable::hides(PyCodeObject* code) const { return hides(python_text(code->co_filename)); }
 
 void FrameTable::keep(PyCodeObject* code) {
   std::lock_guard lock(mutex_);
@@ -45,6 +54,7 @@ void FrameTable::release() {
   {
     std::lock_guard lock(mutex_);
     codes.swap(codes_);
+    sources_.clear();
   }
   for (auto& [code, kept] : codes) Py_DECREF(code);
 }
@@ -73,16 +83,19 @@ uint32_t FrameTable::define(const Key& key, PyCodeObject* code, const _Py_CODEUN
   PyGILState_STATE gil = PyGILState_Ensure();
   int offset = static_cast<int>((instr - _PyCode_CODE(code)) * static_cast<Py_ssize_t>(sizeof(_Py_CODEUNIT)));
   int line = PyCode_Addr2Line(code, offset);
-  std::string file = text_of(code->co_filename);
-  std::string function = text_of(code->co_qualname);
+  std::string file = python_text(code->co_filename);
+  std::string function = python_text(code->co_qualname);
   keep(code);
   PyGILState_Release(gil);
+  return add(key, file, line, function);
+}
 
+uint32_t FrameTable::add(const Key& key, const std::string& file, int line, const std::string& function) {
   std::lock_guard lock(mutex_);
   auto known = stacks_.find(key);
   if (known != stacks_.end()) return known->second;
-  uint32_t id = 0;
-  if (key.parent != 0 || !hides(file)) {
+  uint32_t id = key.parent;
+  if (!is_own(file) && (key.parent != 0 || !hides(file))) {
     if (stacks_.size() >= kMost) return key.parent;
     id = next_stack_++;
     sink_.stack(id, key.parent, frame(file, line, function));
@@ -91,26 +104,38 @@ uint32_t FrameTable::define(const Key& key, PyCodeObject* code, const _Py_CODEUN
   return id;
 }
 
+bool FrameTable::find(uint32_t parent, const void* source, const void* place, uint32_t& id) {
+  std::lock_guard lock(mutex_);
+  auto known = stacks_.find(Key{parent, source, place});
+  if (known == stacks_.end()) return false;
+  id = known->second;
+  return true;
+}
+
 uint32_t FrameTable::stack(uint32_t parent, PyCodeObject* code, const _Py_CODEUNIT* instr) {
-  Key key{parent, code, instr};
+  uint32_t id;
+  return find(parent, code, instr, id) ? id : define({parent, code, instr}, code, instr);
+}
+
+uint32_t FrameTable::define_script(uint32_t parent, std::shared_ptr<const void> source, const void* place,
+                                   const std::string& file, int line, const std::string& function) {
+  Key key{parent, source.get(), place};
   {
     std::lock_guard lock(mutex_);
-    auto known = stacks_.find(key);
-    if (known != stacks_.end()) return known->second;
+    sources_.emplace(source.get(), std::move(source));
   }
-  return define(key, code, instr);
+  return add(key, valid_text(file), line, valid_text(function));
 }
 
 namespace {
 
 uint32_t cached_stack(StackCache& cache, FrameTable& table, uint32_t parent, const torchreel_frame* frame) {
   uint64_t hash = reinterpret_cast<uint64_t>(frame->prev_instr) * 0x9e3779b97f4a7c15 ^ parent * 0x165667b19e3779f9;
-  auto& entry = cache.entries[(hash >> 40) % StackCache::kEntries];
-  if (entry.code != frame->code || entry.instr != frame->prev_instr || entry.parent != parent) {
-    uint32_t id = table.stack(parent, frame->code, frame->prev_instr);
-    entry = {frame->code, frame->prev_instr, parent, id};
-  }
-  return entry.id;
+  const auto& entry = cache.entries.find(hash >> 40);
+  if (entry.code == frame->code && entry.instr == frame->prev_instr && entry.parent == parent) return entry.id;
+  uint32_t id = table.stack(parent, frame->code, frame->prev_instr);
+  cache.entries.missed(hash >> 40) = {frame->code, frame->prev_instr, parent, id};
+  return id;
 }
 
 }  // namespace

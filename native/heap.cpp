@@ -8,6 +8,8 @@
 #include <new>
 #include <thread>
 
+#include "ages.h"
+
 namespace torchreel {
 
 namespace {
@@ -50,6 +52,76 @@ size_t class_size(int size_class) {
   int above = size_class - 17;
   size_t base = size_t(1) << (10 + above / 4);
   return std::min(base + (base >> 2) * (above % 4 + 1), kLargestSmall - kHeader);
+}
+
+// A free block beside others: its segment cannot be given back.
+bool is_split(const Block* block) { return block->size != block->segment->size; }
+
+Tally::Pool tally_pool(bool small) { return small ? Tally::kSmall : Tally::kLarge; }
+
+// Of a large block with the lock held.
+void count_alloc(bool small, size_t size, size_t asked) {
+  Tally& tally = Tally::get();
+  auto bytes = static_cast<int64_t>(size), requested = static_cast<int64_t>(asked);
+  if (small) {
+    tally.rise(Tally::kBlocks, Tally::kSmall, 1);
+    tally.rise(Tally::kBytes, Tally::kSmall, bytes);
+    tally.rise(Tally::kRequested, Tally::kSmall, requested);
+  } else {
+    tally.rise_in_heap(Tally::kBlocks, 1);
+    tally.rise_in_heap(Tally::kBytes, bytes);
+    tally.rise_in_heap(Tally::kRequested, requested);
+  }
+}
+
+// Of a large block with the lock held.
+void count_free(bool small, size_t size, size_t asked) {
+  Tally& tally = Tally::get();
+  auto bytes = static_cast<int64_t>(size), requested = static_cast<int64_t>(asked);
+  if (small) {
+    tally.fall(Tally::kBlocks, Tally::kSmall, 1);
+    tally.fall(Tally::kBytes, Tally::kSmall, bytes);
+    tally.fall(Tally::kRequested, Tally::kSmall, requested);
+  } else {
+    tally.fall_in_heap(Tally::kBlocks, 1);
+    tally.fall_in_heap(Tally::kBytes, bytes);
+    tally.fall_in_heap(Tally::kRequested, requested);
+  }
+}
+
+// Free blocks of large segments have the ages of their parts in their first page, which stays resident for the header.
+bool has_ages(const Block* block) { return !block->segment->small; }
+Ages& ages(Block* block) { return *static_cast<Ages*>(block->data()); }
+static_assert(kHeader + sizeof(Ages) <= kPage);
+
+// Of a free block: how much of it the system could have back.
+size_t old_bytes(Block* block, uint64_t freed_before_ms) {
+  if (has_ages(block)) return ages(block).expired(freed_before_ms);
+  return !block->purged && block->freed_ms < freed_before_ms ? block->size : 0;
+}
+
+uint64_t newest(Block* block) { return has_ages(block) ? ages(block).newest() : block->freed_ms; }
+
+// Gives the whole pages of a part of a free block to the system, but for the first, and returns their bytes.
+size_t purge_part(Block* block, size_t offset, size_t bytes) {
+  auto start = reinterpret_cast<uintptr_t>(block);
+  uintptr_t begin = round_up(std::max(start + offset, start + kHeader + (has_ages(block) ? sizeof(Ages) : 0)), kPage);
+  uintptr_t end = (start + offset + bytes) / kPage * kPage;
+  if (end <= begin) return 0;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  return end - begin;
+}
+
+size_t purge(Block* block, uint64_t freed_before_ms) {
+  size_t purged = 0;
+  if (has_ages(block)) {
+    ages(block).expire(freed_before_ms,
+                       [&](size_t offset, size_t bytes) { purged += purge_part(block, offset, bytes); });
+  } else {
+    purged = purge_part(block, 0, block->size);
+    block->purged = true;
+  }
+  return purged;
 }
 
 // The next block in a thread's cache stands in the data of the one before.
@@ -151,13 +223,6 @@ Heap::ThreadCache* Heap::make_cache() {
   return cache;
 }
 
-void Heap::count_alloc(size_t bytes) {
-  uint64_t now = allocated_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  uint64_t peak = peak_allocated_.load(std::memory_order_relaxed);
-  while (now > peak && !peak_allocated_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-  }
-}
-
 Block* Heap::allocate(size_t bytes) {
   size_t size = round_up(bytes, 64) + kHeader;
   if (size < bytes) return nullptr;
@@ -176,7 +241,7 @@ Block* Heap::allocate(size_t bytes) {
       add(cache->counts.allocs, uint64_t{1});
       add(cache->counts.alloc_bytes, block->size);
       add(cache->counts.requested, bytes);
-      count_alloc(block->size);
+      count_alloc(true, block->size, bytes);
       return block;
     }
     size = class_size(size_class) + kHeader;
@@ -191,18 +256,18 @@ Block* Heap::allocate(size_t bytes) {
   counts.allocs++;
   counts.alloc_bytes += block->size;
   counts.requested += bytes;
-  count_alloc(block->size);
+  count_alloc(small, block->size, bytes);
   return block;
 }
 
 void Heap::free(Block* block) {
-  allocated_.fetch_sub(block->size, std::memory_order_relaxed);
   int size_class = block->size_class;
   auto* cache = static_cast<ThreadCache*>(thread_cache);
   if (size_class != 0 && thread_caches_.load(std::memory_order_relaxed)) {
     if (__builtin_expect(cache == nullptr, 0)) cache = make_cache();
     if (cache != nullptr) {
       if (__builtin_expect(cache->epoch != flush_epoch_.load(std::memory_order_relaxed), 0)) flush(*cache);
+      count_free(true, block->size, block->requested);
       add(cache->counts.frees, uint64_t{1});
       add(cache->counts.free_bytes, block->size);
       add(cache->counts.freed_requested, block->requested);
@@ -220,6 +285,7 @@ void Heap::free(Block* block) {
     }
   }
   std::lock_guard lock(mutex_);
+  count_free(block->segment->small, block->size, block->requested);
   auto& counts = pool(block->segment->small);
   counts.frees++;
   counts.free_bytes += block->size;
@@ -271,17 +337,35 @@ Segment* Heap::map_segment(size_t size, bool small) {
   block->size = size;
   block->segment = segment;
   block->purged = true;  // never touched
+  if (has_ages(block)) new (block->data()) Ages(size, Ages::kNotResident);
   segments_.insert(segment);
   mark_owned(owned_, address, size, true);
   reserved_ += size;
-  stats_.peak_reserved = std::max(stats_.peak_reserved, uint64_t(reserved_));
-  auto& counts = pool(small);
-  counts.segments++;
-  counts.segment_allocs++;
-  counts.reserved += size;
+  stats_.segment_allocs++;
+  Tally::get().add(Tally::kSegments, tally_pool(small), 1);
+  Tally::get().add(Tally::kReserved, tally_pool(small), static_cast<int64_t>(size));
   if (observer_ != nullptr) observer_(*segment, true);
   start_decay();
   return segment;
+}
+
+void Heap::count_split(const Block* block, bool comes) {
+  if (!is_split(block)) return;
+  auto bytes = static_cast<int64_t>(block->size);
+  for (auto pool : {tally_pool(block->segment->small), Tally::kAll}) {
+    stats_.split_blocks[pool].change(comes ? 1 : -1);
+    stats_.split_bytes[pool].change(comes ? bytes : -bytes);
+  }
+}
+
+void Heap::insert_free(Block* block) {
+  free_set(block->segment->small).insert(block);
+  count_split(block, true);
+}
+
+void Heap::erase_free(Block* block) {
+  free_set(block->segment->small).erase(block);
+  count_split(block, false);
 }
 
 Block* Heap::take(size_t size, bool small) {
@@ -296,28 +380,30 @@ Block* Heap::take(size_t size, bool small) {
     found = free_blocks.insert(segment->first()).first;
   }
   Block* block = *found;
-  free_blocks.erase(found);
-  size_t rest = block->size - size;
-  if (rest >= (small ? kLeastSmallRest : kLeastLargeRest)) {
-    auto* right = new (reinterpret_cast<char*>(block) + size) Block();
-    right->size = rest;
-    right->segment = block->segment;
-    right->previous = block;
-    right->next = block->next;
-    right->freed_ms = block->freed_ms;
-    right->purged = block->purged;
-    if (right->next != nullptr) right->next->previous = right;
-    block->next = right;
-    block->size = size;
-    free_blocks.insert(right);
-  }
+  erase_free(block);
+  if (block->size - size >= (small ? kLeastSmallRest : kLeastLargeRest)) insert_free(split(block, size));
   block->purged = false;
   return block;
 }
 
+Block* Heap::split(Block* block, size_t size) {
+  auto* right = new (reinterpret_cast<char*>(block) + size) Block();
+  right->size = block->size - size;
+  right->segment = block->segment;
+  right->previous = block;
+  right->next = block->next;
+  right->freed_ms = block->freed_ms;
+  right->purged = block->purged;
+  if (right->next != nullptr) right->next->previous = right;
+  block->next = right;
+  block->size = size;
+  if (has_ages(block)) (new (right->data()) Ages(ages(block)))->cut(size);
+  return right;
+}
+
 Block* Heap::merge(Block* block) {
-  auto& free_blocks = free_set(block->segment->small);
   auto swallow = [](Block* left, Block* right) {
+    if (has_ages(left)) ages(left).append(ages(right));
     left->size += right->size;
     left->next = right->next;
     if (left->next != nullptr) left->next->previous = left;
@@ -325,15 +411,15 @@ Block* Heap::merge(Block* block) {
     left->freed_ms = std::max(left->freed_ms, right->freed_ms);
   };
   if (Block* right = block->next; right != nullptr && right->state == BlockState::kFree) {
-    free_blocks.erase(right);
+    erase_free(right);
     swallow(block, right);
   }
   if (Block* left = block->previous; left != nullptr && left->state == BlockState::kFree) {
-    free_blocks.erase(left);
+    erase_free(left);
     swallow(left, block);
     block = left;
   }
-  free_blocks.insert(block);
+  insert_free(block);
   return block;
 }
 
@@ -341,6 +427,7 @@ void Heap::give(Block* block) {
   block->freed_ms = coarse_ms();
   block->purged = false;
   block->state.store(BlockState::kFree, std::memory_order_relaxed);
+  if (has_ages(block)) new (block->data()) Ages(block->size, block->freed_ms);
   merge(block);
 }
 
@@ -348,10 +435,9 @@ void Heap::detach(Segment* segment) {
   segments_.erase(segment);
   mark_owned(owned_, segment->address, segment->size, false);
   reserved_ -= segment->size;
-  auto& counts = pool(segment->small);
-  counts.segments--;
-  counts.segment_frees++;
-  counts.reserved -= segment->size;
+  stats_.segment_frees++;
+  Tally::get().remove(Tally::kSegments, tally_pool(segment->small), 1);
+  Tally::get().remove(Tally::kReserved, tally_pool(segment->small), static_cast<int64_t>(segment->size));
   if (observer_ != nullptr) observer_(*segment, false);
 }
 
@@ -361,7 +447,7 @@ size_t Heap::release_free_segments(uint64_t freed_before_ms) {
     for (auto it = free_blocks->begin(); it != free_blocks->end();) {
       Block* block = *it;
       Segment* segment = block->segment;
-      if (block->size != segment->size || block->freed_ms >= freed_before_ms) {
+      if (is_split(block) || newest(block) >= freed_before_ms) {
         ++it;
         continue;
       }
@@ -380,7 +466,7 @@ size_t Heap::purge_old(uint64_t freed_before_ms) {
   std::vector<Block*> old;
   for (auto* free_blocks : {&large_, &small_}) {
     for (Block* block : *free_blocks) {
-      if (!block->purged && block->freed_ms < freed_before_ms && block->size >= kLeastPurge) old.push_back(block);
+      if (old_bytes(block, freed_before_ms) >= kLeastPurge) old.push_back(block);
     }
   }
   // Out of the sets while the system works on them, which takes long: nobody may wait for that.
@@ -390,16 +476,11 @@ size_t Heap::purge_old(uint64_t freed_before_ms) {
   }
   size_t purged = 0;
   lock.unlock();
-  for (Block* block : old) {
-    auto begin = round_up(reinterpret_cast<uintptr_t>(block->data()), kPage);
-    auto end = (reinterpret_cast<uintptr_t>(block) + block->size) / kPage * kPage;
-    if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-    purged += end > begin ? end - begin : 0;
-  }
+  for (Block* block : old) purged += purge(block, freed_before_ms);
   lock.lock();
   for (Block* block : old) {
-    block->purged = true;
     block->state = BlockState::kFree;
+    count_split(block, false);
     merge(block);
   }
   stats_.purged += purged;
@@ -440,24 +521,18 @@ HeapStats Heap::stats() {
     result.small.freed_requested += read(counts.freed_requested);
     result.cached += read(cache->bytes);
   }
-  for (auto* free_blocks : {&small_, &large_}) {
-    for (const Block* block : *free_blocks) {
-      if (block->size == block->segment->size) continue;
-      auto& counts = block->segment->small ? result.small : result.large;
-      counts.free_split += block->size;
-      counts.free_split_blocks++;
-    }
-  }
-  result.allocated = allocated_.load(std::memory_order_relaxed);
-  result.peak_allocated = peak_allocated_.load(std::memory_order_relaxed);
+  result.allocated =
+      result.small.alloc_bytes + result.large.alloc_bytes - result.small.free_bytes - result.large.free_bytes;
+  result.reserved = reserved_;
   result.limit = limit();
   return result;
 }
 
 void Heap::reset_peaks() {
   std::lock_guard lock(mutex_);
-  stats_.peak_reserved = reserved_;
-  peak_allocated_.store(allocated_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  for (auto* stats : {stats_.split_blocks, stats_.split_bytes}) {
+    for (int pool = 0; pool < Tally::kPools; pool++) stats[pool].peak = stats[pool].current;
+  }
 }
 
 // A thread, not a look at the clock in passing: a program that allocates nothing more is the one that should shrink.
@@ -481,12 +556,17 @@ void Heap::run_decay() {
     std::this_thread::sleep_for(std::chrono::milliseconds(std::clamp<uint64_t>(decay / 4, 10, 5'000)));
     uint64_t now = coarse_ms();
     if (now <= decay) continue;
-    std::lock_guard purge(purge_mutex_);
-    purge_old(now - decay);
-    std::lock_guard told(gate);
-    std::lock_guard lock(mutex_);
-    release_free_segments(now - decay);
+    decay_once(now - decay);
+    if (auto decayed = decayed_.load()) decayed();
   }
+}
+
+void Heap::decay_once(uint64_t freed_before_ms) {
+  std::lock_guard purge(purge_mutex_);
+  purge_old(freed_before_ms);
+  std::lock_guard told(gate);
+  std::lock_guard lock(mutex_);
+  release_free_segments(freed_before_ms);
 }
 
 void Heap::prepare_fork() {

@@ -10,8 +10,8 @@
 //
 // Free blocks of a pool are kept by size: the smallest that fits is taken, split if much is left, and joined with free
 // neighbours when it comes back. Small blocks come in size classes and pass through a cache of the freeing thread
-// first. Pages that stay free for longer than the decay go back to the system. Nothing here requires the GIL or uses
-// torch.
+// first. Pages that stay free for longer than the decay go back to the system, also those of a free block whose other
+// pages are in use again and again. Nothing here requires the GIL or uses torch.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,8 @@
 #include <mutex>
 #include <set>
 #include <vector>
+
+#include "tally.h"
 
 namespace torchreel {
 
@@ -33,12 +35,12 @@ struct alignas(64) Block {
   Block* previous = nullptr;
   Block* next = nullptr;
   Segment* segment = nullptr;
-  uint64_t freed_ms = 0;
+  uint64_t freed_ms = 0;    // in small segments; large ones have the ages of their parts
   uint32_t stack = 0;       // of the history, when it was allocated
   uint32_t stack_from = 0;  // the history that the stack belongs to
   std::atomic<BlockState> state{BlockState::kFree};
   uint8_t size_class = 0;  // 0: none, it is not cached by threads
-  bool purged = false;     // its whole pages are not resident
+  bool purged = false;     // in small segments: its whole pages are not resident
 
   void* data() { return this + 1; }
   static Block* of(void* data) { return static_cast<Block*>(data) - 1; }
@@ -62,13 +64,15 @@ struct HeapOptions {
 };
 
 struct HeapStats {
+  // Sums of what came and went; levels and peaks are in the tally.
   struct Pool {
-    uint64_t segments = 0, segment_allocs = 0, segment_frees = 0;
-    uint64_t reserved = 0, free_split = 0, free_split_blocks = 0;
     uint64_t allocs = 0, frees = 0, alloc_bytes = 0, free_bytes = 0, requested = 0, freed_requested = 0;
   };
   Pool small, large;
-  uint64_t allocated = 0, peak_allocated = 0, peak_reserved = 0, cached = 0, purged = 0, purges = 0;
+  // Free blocks beside others, in the small pool, the large one and all; of them no level is in the tally.
+  Tally::Stat split_blocks[Tally::kPools], split_bytes[Tally::kPools];
+  uint64_t reserved = 0, segment_allocs = 0, segment_frees = 0;
+  uint64_t allocated = 0, cached = 0, purged = 0, purges = 0;
   uint64_t retries = 0, ooms = 0, limit = 0;
 };
 
@@ -100,7 +104,11 @@ class Heap {
   static Heap& get();
 
   void configure(const HeapOptions& options);
-  void observe_segments(SegmentObserver observer) { observer_ = observer; }
+  // `decayed` is called in the thread of the decay, without a lock, after each round.
+  void observe_segments(SegmentObserver observer, void (*decayed)()) {
+    observer_ = observer;
+    decayed_.store(decayed);
+  }
   // Null if the limit or the system refuses.
   Block* allocate(size_t bytes);
   void free(Block* block);
@@ -114,7 +122,7 @@ class Heap {
   void count_oom();
   HeapStats stats();
   void reset_peaks();
-  size_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
+  size_t allocated() { return stats().allocated; }
 
   // All segments in the order of their addresses; the heap is locked while the visitor runs.
   template <class Visitor>
@@ -155,8 +163,13 @@ class Heap {
   FreeSet& free_set(bool small) { return small ? small_ : large_; }
   HeapStats::Pool& pool(bool small) { return small ? stats_.small : stats_.large; }
   // With the lock held:
+  void count_split(const Block* block, bool comes);
+  void insert_free(Block* block);
+  void erase_free(Block* block);
   Block* take(size_t size, bool small);
   Segment* map_segment(size_t size, bool small);
+  // The rest behind the first bytes of a block, as a block of its own.
+  static Block* split(Block* block, size_t size);
   void give(Block* block);
   Block* merge(Block* block);
   size_t release_free_segments(uint64_t freed_before_ms);
@@ -166,8 +179,7 @@ class Heap {
   // Returns the bytes that went back to the system. Without the lock held, and with the purge's.
   size_t purge_old(uint64_t freed_before_ms);
   void run_decay();
-
-  void count_alloc(size_t bytes);
+  void decay_once(uint64_t freed_before_ms);
 
   std::mutex purge_mutex_;  // one purge at a time; taken before the gate
   std::mutex mutex_;
@@ -180,8 +192,8 @@ class Heap {
   size_t reserved_ = 0;
   std::atomic<size_t> limit_{0};
   SegmentObserver observer_ = nullptr;
+  std::atomic<void (*)()> decayed_{nullptr};
   std::atomic<uint64_t> flush_epoch_{0};  // caches of an older epoch empty themselves
-  std::atomic<uint64_t> allocated_{0}, peak_allocated_{0};
   bool decaying_ = false;
 };
 

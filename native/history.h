@@ -2,11 +2,15 @@
 // It is what torch keeps for CUDA, for tensors of the CPU. Writers hold the heap's gate; none requires the GIL.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,9 +23,22 @@
 
 namespace torchreel {
 
-enum class Action : uint8_t { kAlloc, kFreeRequested, kFreeCompleted, kSegmentAlloc, kSegmentFree, kSnapshot, kOom };
-constexpr const char* kActionNames[] = {
-    "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom"};
+struct ThreadHistory;
+
+enum class Action : uint8_t {
+  kAlloc,
+  kFreeRequested,
+  kFreeCompleted,
+  kSegmentAlloc,
+  kSegmentFree,
+  kSnapshot,
+  kOom,
+  kSegmentMap,
+  kSegmentUnmap,
+};
+constexpr const char* kActionNames[] = {"alloc",         "free_requested", "free_completed",
+                                        "segment_alloc", "segment_free",   "snapshot",
+                                        "oom",           "segment_map",    "segment_unmap"};
 
 struct HistoryOptions {
   // Which stacks are kept: of nothing, of living blocks, of allocs too, of frees too.
@@ -33,6 +50,7 @@ struct HistoryOptions {
   uint64_t max_entries = ~uint64_t(0);
   uint32_t skipped = 0;  // a bit for each action that is not kept
   bool annotations = true;
+  bool own_annotations = false;  // of the thread that starts the history alone
 
   bool keeps(Action action) const { return (skipped >> static_cast<int>(action) & 1) == 0; }
 };
@@ -43,8 +61,15 @@ struct HistoryEntry {
   uint64_t size;
   uint32_t stack;
   uint32_t metadata;
-  Action action;  // kFreeRequested stands for the completed one too
+  uint32_t region;   // of compiled code: a text
+  uint32_t forward;  // the stack of the forward call, or with kForwardText its lines as a text
+  uint32_t pool;     // a private one, or 0
+  Action action;     // kFreeRequested stands for the completed one too
 };
+constexpr uint32_t kForwardText = 1u << 30;
+
+// Called after an event of the calling thread, without any lock, for one event of torch's at a time. May throw nothing.
+using EventObserver = void (*)(Action action, uint64_t address, uint64_t size, uint32_t pool);
 
 // A ring that grows, a chunk at a time, until it holds the most that it may.
 class HistoryRing {
@@ -76,7 +101,7 @@ struct Annotation {
   bool start;
 };
 
-// A block that the system's allocator made, or that is older than the history.
+// A block that the system's allocator made, or that is older than the history, or one of a private pool.
 struct LooseBlock {
   uint64_t size = 0;
   uint32_t stack = 0;
@@ -104,6 +129,36 @@ class StackList final : public StackSink {
   std::vector<Link> links_{1};
 };
 
+// The stacks of a thread's latest differentiable calls, by their sequence numbers.
+class ForwardCalls {
+ public:
+  void put(int64_t sequence, uint32_t stack) {
+    calls_[sequence % kCalls].store(static_cast<uint64_t>(sequence) << 32 | stack, std::memory_order_relaxed);
+  }
+  // 0 if it is not known, or no longer.
+  uint32_t get(int64_t sequence) const {
+    uint64_t call = calls_[sequence % kCalls].load(std::memory_order_relaxed);
+    return call >> 32 == (static_cast<uint64_t>(sequence) & 0xffffffff) ? static_cast<uint32_t>(call) : 0;
+  }
+
+ private:
+  using Call = std::atomic<uint64_t>;
+  static_assert(sizeof(Call) == sizeof(uint64_t));
+  static constexpr int64_t kCalls = 1 << 17;
+  struct Free {
+    void operator()(Call* calls) const { std::free(calls); }
+  };
+
+  // Zeros that take no memory before they are written.
+  static Call* empty_calls() {
+    auto* calls = static_cast<Call*>(std::calloc(kCalls, sizeof(Call)));
+    if (calls == nullptr) throw std::bad_alloc();
+    return calls;
+  }
+
+  std::unique_ptr<Call[], Free> calls_{empty_calls()};
+};
+
 class History {
  public:
   static History& get();
@@ -127,9 +182,31 @@ class History {
   void heap_free(Block& block, uint32_t stack);
   // A block that lived before the history: it is part of the state, and no event.
   void add_loose(uint64_t address, uint64_t size);
+  // Of a private pool.
+  void pool_event(Action action, uint64_t address, uint64_t size, uint32_t stack, uint32_t pool);
+  uint32_t stack_in_pool(uint64_t address) const;
 
   void annotate(const char* name, bool start);
   void set_metadata(const std::string& text);
+  std::string metadata();
+  // The calling thread runs compiled code of this name, until it leaves it.
+  void enter_region(const char* name);
+  void leave_region();
+  // The calling thread begins a call that autograd will know by this number.
+  void note_forward(uint64_t thread, int64_t sequence);
+  // It runs the backward of such a call, until it leaves it.
+  void enter_backward(uint64_t thread, int64_t sequence);
+  void leave_backward();
+
+  // From now on events are told to the observer too; null for nobody.
+  void observe(EventObserver observer) { observer_.store(observer); }
+  bool observed() const { return observer_.load() != nullptr; }
+  // Tells the observer of the calling thread's events, after the gate has been released.
+  void tell_events() {
+    if (TORCHREEL_UNLIKELY(observer_.load(std::memory_order_relaxed) != nullptr)) tell_pending();
+  }
+  // Events that were made within an observer, and not told.
+  uint64_t untold() const { return untold_.load(std::memory_order_relaxed); }
 
   uint32_t generation() const { return generation_.load(std::memory_order_relaxed); }
   uint32_t stack_of(const Block& block) const { return block.stack_from == generation() ? block.stack : 0; }
@@ -137,6 +214,7 @@ class History {
   // For readers, who hold the gate.
   const HistoryRing& ring() const { return ring_; }
   const AddressMap<LooseBlock>& loose() const { return loose_; }
+  bool find_loose(uint64_t address, LooseBlock& block) const { return loose_.get(address, block); }
   const std::vector<std::string>& texts() const { return texts_; }
   const std::vector<Annotation>& annotations() const { return annotations_; }
   uint64_t lost_annotations() const { return lost_annotations_; }
@@ -163,7 +241,13 @@ class History {
   };
   static constexpr uint32_t kNative = 1u << 31;
 
+  void push(Action action, uint64_t address, uint64_t size, uint32_t stack, uint32_t pool);
+  void count(const LooseBlock& block, bool comes);
+  void tell_pending();
   uint32_t walk();
+  uint32_t walk_python(ThreadHistory& mine);
+  bool knows_context(const ThreadHistory& mine) const;
+  void renew_context(ThreadHistory& mine) const;
   uint32_t with_native(uint32_t python);
   uint32_t text(const std::string& text);
   void clear();
@@ -172,9 +256,14 @@ class History {
   HistoryOptions options_;
   std::atomic<bool> on_{false};
   std::atomic<uint32_t> generation_{1};
+  std::atomic<uint32_t> starts_{0};  // how often the history was started or stopped
   Moment began_{};
+  pthread_t starter_{};
   HistoryRing ring_;
   AddressMap<LooseBlock> loose_;
+  AddressMap<LooseBlock> pooled_;
+  std::atomic<EventObserver> observer_{nullptr};
+  std::atomic<uint64_t> untold_{0};
   StackList stacks_;
   FrameTable frames_{stacks_};
 
@@ -183,6 +272,7 @@ class History {
   std::vector<std::string> texts_{""};
   std::vector<Annotation> annotations_;
   uint64_t next_annotation_ = 0, lost_annotations_ = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<ForwardCalls>> forward_calls_;  // by thread
   std::vector<NativeStack> native_;
   std::unordered_multimap<uint64_t, uint32_t> native_ids_;
 };

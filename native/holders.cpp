@@ -96,8 +96,7 @@ std::string describe_out_of_memory(size_t bytes, size_t available) {
   Heap& heap = Heap::get();
   HeapStats stats = heap.stats();
   std::string text = "There is no memory for a CPU tensor of " + bytes_text(bytes) + ": ";
-  text += bytes_text(stats.allocated) + " are allocated and " +
-          bytes_text(stats.small.reserved + stats.large.reserved) + " reserved";
+  text += bytes_text(stats.allocated) + " are allocated and " + bytes_text(stats.reserved) + " reserved";
   text += stats.limit != 0 ? " of the limit of " + bytes_text(stats.limit) + "."
                            : ", and the system gives no more (" + bytes_text(available) + " are free).";
   std::lock_guard told(heap.gate);

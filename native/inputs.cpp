@@ -36,6 +36,13 @@ class Encoder {
     head(kUnknown);
   }
 
+  void keyword(const std::string& name, const c10::IValue& value) {
+    size_t bytes = std::min<size_t>(name.size(), 256);
+    if (at_ + bytes / 8 + 3 >= end_) return cut();
+    padded(kKeyword, name, bytes);
+    this->value(value);
+  }
+
   size_t size() const { return at_ - begin_; }
 
  private:
@@ -87,7 +94,11 @@ class Encoder {
   void text(const std::string& text) {
     size_t bytes = std::min<size_t>(text.size(), 256);
     if (at_ + bytes / 8 + 2 >= end_) return cut();
-    head(kText, 0, 0, 0, bytes);
+    padded(kText, text, bytes);
+  }
+
+  void padded(uint64_t what, const std::string& text, size_t bytes) {
+    head(what, 0, 0, 0, bytes);
     at_[bytes / 8] = 0;
     memcpy(at_, text.data(), bytes);
     at_ += (bytes + 7) / 8;
@@ -136,9 +147,12 @@ class Encoder {
 
 }  // namespace
 
-size_t encode_inputs(c10::ArrayRef<const c10::IValue> inputs, uint64_t* words) {
+size_t encode_inputs(c10::ArrayRef<const c10::IValue> inputs, const Keywords* keywords, uint64_t* words) {
   Encoder encoder(words);
   for (const auto& input : inputs) encoder.value(input);
+  if (TORCHREEL_UNLIKELY(keywords != nullptr)) {
+    for (const auto& [name, value] : *keywords) encoder.keyword(name, value);
+  }
   return encoder.size();
 }
 
@@ -174,31 +188,36 @@ bool same(const InputsEntry* entry, const uint64_t* words, size_t count) {
 
 }  // namespace
 
-uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t name,
-                     uint32_t* id) {
+uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, const Keywords* keywords,
+                     uint32_t name, uint32_t* id) {
   InputsCache* cache = stream->inputs;
-  size_t count = encode_inputs(inputs, cache->scratch);
+  uint64_t* words = at + 2;  // where they stand if they must stand in the stream
+  size_t count = encode_inputs(inputs, keywords, words);
   const InputsEntry*& last = cache->last[name % InputsCache::kNames];
-  if (TORCHREEL_LIKELY(same(last, cache->scratch, count))) {
+  if (TORCHREEL_LIKELY(same(last, words, count))) {
     *id = last->id;
     return at;
   }
-  uint64_t hash = hash_words(cache->scratch, count);
-  const InputsEntry*& slot = cache->entries[hash % InputsCache::kEntries];
-  if (slot == nullptr || slot->hash != hash || !same(slot, cache->scratch, count)) {
-    const InputsEntry* entry = stream->recording->inputs.find(cache->scratch, count, hash);
-    if (entry == nullptr) {
+  uint64_t hash = hash_words(words, count);
+  const InputsEntry* known = cache->entries.find(hash);
+  if (known == nullptr || known->hash != hash || !same(known, words, count)) {
+    known = stream->recording->inputs.find(words, count, hash);
+    if (known == nullptr) {
       *id = kNone;
-      *at++ = kInputs;
-      *at++ = count;
-      memcpy(at, cache->scratch, count * 8);
-      return at + count;
+      at[0] = kInputs;
+      at[1] = count;
+      return words + count;
     }
-    slot = entry;
+    cache->entries.missed(hash) = known;
   }
-  last = slot;
-  *id = slot->id;
+  last = known;
+  *id = known->id;
   return at;
+}
+
+void InputsTable::clear() {
+  std::lock_guard lock(mutex_);
+  entries_.clear();
 }
 
 }  // namespace torchreel

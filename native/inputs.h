@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +29,8 @@ class InputsTable {
   explicit InputsTable(Spool& spool) : spool_(spool) {}
   // Null when there are so many that further ones must stand in the stream.
   const InputsEntry* find(const uint64_t* words, size_t count, uint64_t hash);
+  // Forgets all of them: no thread may know any.
+  void clear();
 
  private:
   static constexpr size_t kMostWords = 4 << 20;
@@ -41,18 +44,21 @@ class InputsTable {
 
 // A thread's own view of the table, without a lock.
 struct InputsCache {
-  static constexpr size_t kEntries = 2048;
+  InputsCache() { entries.prepare(); }
+
   static constexpr size_t kNames = 512;
-  const InputsEntry* entries[kEntries] = {};
+  SmallCache<const InputsEntry*, 128, 2048> entries;
   const InputsEntry* last[kNames] = {};  // by name: most calls of an op are like the one before
-  uint64_t scratch[kMaxInlineWords + 64];
 };
 
+// Arguments that are given by name. Only calls of _RecordFunctionFast have any.
+using Keywords = std::unordered_map<std::string, c10::IValue>;
+
 // Encodes arguments into `words` (kMaxInlineWords and a little more); returns how many were written.
-size_t encode_inputs(c10::ArrayRef<const c10::IValue> inputs, uint64_t* words);
+size_t encode_inputs(c10::ArrayRef<const c10::IValue> inputs, const Keywords* keywords, uint64_t* words);
 
 // Writes what must precede the begin event, if anything, and gives the id, or kNone if they stand inline.
-uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, uint32_t name,
-                     uint32_t* id);
+uint64_t* put_inputs(Stream* stream, uint64_t* at, c10::ArrayRef<const c10::IValue> inputs, const Keywords* keywords,
+                     uint32_t name, uint32_t* id);
 
 }  // namespace torchreel

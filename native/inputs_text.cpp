@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "layout.h"
+#include "text.h"
 
 namespace torchreel {
 
@@ -50,11 +51,11 @@ const char* dtype_name(uint8_t dtype) {
 
 void append_json(std::string& out, const std::string& text) {
   out += '"';
-  for (unsigned char c : text) {
+  for (unsigned char c : valid_text(text)) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += static_cast<char>(c);
-    } else if (c < 0x20 || c >= 0x7f) {
+    } else if (c < 0x20 || c == 0x7f) {
       char escape[8];
       snprintf(escape, sizeof escape, "\\u%04x", c);
       out += escape;
@@ -86,6 +87,25 @@ class Reader {
   explicit Reader(const std::vector<uint64_t>& words) : at_(words.data()), end_(words.data() + words.size()) {}
 
   bool more() const { return ok_ && at_ < end_; }
+  bool at_keyword() const { return (*at_ & 0xff) == kKeyword; }
+
+  std::string keyword() { return text(*at_++ >> 32); }
+
+  // The next argument as one JSON value; null for what has none.
+  std::string value() {
+    if (!more()) return "null";
+    uint64_t what = *at_ & 0xff;
+    if (what == kTensorList) return values();
+    std::string text = item(true).scalar;
+    if (what == kInt || what == kIntList) return text;
+    if (what == kBool || what == kBoolList) return lower(text);
+    if (what == kDouble && text != "nan" && text != "inf" && text != "-inf") return text;
+    if (what == kDoubleList && text.find('n') == std::string::npos) return text;
+    if (what != kText && what != kDouble && what != kDoubleList) return "null";
+    std::string out;
+    append_json(out, text);
+    return out;
+  }
 
   Item item(bool within_list = false) {
     uint64_t head = *at_++;
@@ -118,6 +138,23 @@ class Reader {
   }
 
  private:
+  std::string values() {
+    size_t count = *at_++ >> 32;
+    std::string out = "[";
+    for (size_t i = 0; i < count && more(); i++) {
+      bool nested = (*at_ & 0xff) == kTensorList;
+      if (nested) ok_ = false;
+      out += (i > 0 ? ", " : "") + (nested ? "null" : value());
+    }
+    return out + "]";
+  }
+
+  // True and False as JSON has them.
+  static std::string lower(std::string text) {
+    for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return text;
+  }
+
   uint64_t word() {
     if (at_ >= end_) {
       ok_ = false;
@@ -173,7 +210,7 @@ class Reader {
       ok_ = false;
       return "";
     }
-    std::string value(reinterpret_cast<const char*>(at_), bytes);
+    std::string value = valid_text({reinterpret_cast<const char*>(at_), bytes});
     at_ += words;
     return value;
   }
@@ -212,9 +249,15 @@ class Reader {
 }  // namespace
 
 InputsText inputs_text(const std::vector<uint64_t>& words) {
-  InputsText text{"[", "[", "[", "["};
+  InputsText text{"[", "[", "[", "[", ""};
   Reader reader(words);
   for (bool first = true; reader.more(); first = false) {
+    if (reader.at_keyword()) {
+      text.keywords += text.keywords.empty() ? "{" : ", ";
+      append_json(text.keywords, reader.keyword());
+      text.keywords += ": " + reader.value();
+      continue;
+    }
     Item item = reader.item();
     const char* comma = first ? "" : ", ";
     text.dims += comma + item.dims;
@@ -228,6 +271,7 @@ InputsText inputs_text(const std::vector<uint64_t>& words) {
   text.strides += "]";
   text.dtypes += "]";
   text.scalars += "]";
+  if (!text.keywords.empty()) text.keywords += "}";
   return text;
 }
 

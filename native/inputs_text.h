@@ -12,6 +12,7 @@ struct InputsText {
   std::string strides;
   std::string dtypes;
   std::string scalars;
+  std::string keywords;  // an object; empty if there are none
 };
 
 // Words that make no sense end the list.

@@ -50,6 +50,11 @@ inline EvalFunction set_eval(EvalFunction hook) {
   return before;
 }
 
+// Python's own.
+inline PyObject* eval_by_default(PyThreadState* state, torchreel_frame* frame, int throwing) {
+  return _PyEval_EvalFrameDefault(state, reinterpret_cast<struct _PyInterpreterFrame*>(frame), throwing);
+}
+
 // The innermost frame of a thread; only that thread may call this, with or without the GIL.
 inline torchreel_frame* innermost_frame(PyThreadState* state) {
   return state->cframe == nullptr ? nullptr : reinterpret_cast<torchreel_frame*>(state->cframe->current_frame);

@@ -28,6 +28,8 @@
 //   kInputs      n, n words                             inputs too many to be given ids, of the next begin
 //   kName        bytes, text padded to 8                a name too many to be given an id, of the next begin or mark
 //   kHandle      debug handle                           where in a model's source the next begin stands
+//                name id                                flags: 1, the modules of TorchScript within which it stands
+//                number                                 flags: 2, the one that torch gave the next begin
 #pragma once
 
 #include <cstdint>
@@ -105,6 +107,8 @@ enum Flag : uint64_t {
 
 constexpr int kFlagShift = 4;
 constexpr uint64_t kSegmentFlag = 1;
+constexpr uint64_t kModulesFlag = 1;
+constexpr uint64_t kRecordIdFlag = 2;
 constexpr int kIdShift = 8;
 constexpr uint64_t kIdMask = 0xfffff;
 constexpr int kTicksShift = 28;
@@ -120,9 +124,16 @@ enum Definition : uint32_t {
   kInputsDef = 5,     // u32 id, u32 words, words
   kModuleDef = 6,     // u32 id, u32 parent, path\0 class\0       a later one replaces an earlier
   kThreadDef = 7,     // u32 id, u32 0, u64 os id, u64 torch id, name\0
-  kStepDef = 8,       // u64 number, u64 tick
+  kStepDef = 8,       // u64 number, u64 tick, u64 StepKind
   kCounterDef = 9,    // names, each ended by \0, in the order of kCounters' values
   kOldBlockDef = 10,  // u64 address, u64 bytes, category\0: alive before the recording
+};
+
+// Who said that a step begins. Steps of an optimizer do not count where the program counts by hand.
+enum StepKind : uint64_t {
+  kFirstStep = 0,
+  kOptimizerStep = 1,
+  kStepByHand = 2,
 };
 
 constexpr uint32_t kNone = 0xffffffff;
@@ -160,6 +171,7 @@ enum Argument : uint64_t {
   kBoolList = 12,    // count values
   kUnknown = 13,     // something without a value: an object, a generator
   kCut = 14,         // more arguments than fit
+  kKeyword = 15,     // count bytes of its name, padded; the argument follows. After all others.
 };
 
 }  // namespace torchreel::layout

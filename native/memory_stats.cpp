@@ -32,6 +32,9 @@ Named MemoryStats::named() const {
   put(named, "active_bytes", active_bytes);
   put(named, "inactive_split_bytes", inactive_split_bytes);
   put(named, "requested_bytes", requested_bytes);
+  for (const auto& [pool, stat] : private_reserved) {
+    put(named, "reserved_bytes_by_private_pools." + std::to_string(pool), stat);
+  }
   put(named, "oversize_allocations", oversize_allocations);
   put(named, "oversize_segments", oversize_segments);
   named.emplace_back("num_alloc_retries", num_alloc_retries);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,7 @@ struct PoolStat {
 struct MemoryStats {
   PoolStat allocation, segment, active, inactive_split;
   PoolStat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  std::map<int, PoolStat> private_reserved;  // reserved bytes by the index of the private pool
   Stat oversize_allocations, oversize_segments;
   int64_t num_alloc_retries = 0;
   int64_t num_ooms = 0;
@@ -60,7 +62,13 @@ struct MemoryStats {
   // Allocated bytes when the reserved ones were at their peak for the first time.
   int64_t allocated_at_peak = 0;
 
-  // By their names in torch.cuda.memory_stats.
+  // Of a pool by its index; 0 is the default one.
+  void reserve(int pool, bool small, int64_t bytes) {
+    reserved_bytes.change(small, bytes);
+    if (pool != 0) private_reserved[pool].change(small, bytes);
+  }
+
+  // By their names in torch.cuda.memory_stats; a private pool's has its index.
   std::vector<std::pair<std::string, int64_t>> named() const;
 };
 

@@ -6,6 +6,7 @@
 #include "counters.h"
 #include "recorder.h"
 #include "recording.h"
+#include "script.h"
 
 namespace torchreel {
 
@@ -16,6 +17,7 @@ const c10::DebugInfoKind kModel(&kModelName);
 
 // One call of a model that is under way on this thread.
 struct Visit {
+  std::shared_ptr<Model> model;
   std::shared_ptr<c10::ThreadLocalDebugInfo> before;
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   uint64_t epoch = 0;  // of the recording that has its begin; 0 if none has
@@ -40,11 +42,6 @@ void write_call_end(const Visit& visit) {
   uint64_t* at = begin_event(stream);
   if (visit.counted) at = put_counters(stream, at);
   commit_event(stream, put_head(stream, at, layout::kEnd, 0));
-}
-
-// A model that was saved has source of its own, made from the user's.
-torch::jit::SourceRange original(const torch::jit::SourceRange& range) {
-  return range.findSourceRangeThatGenerated().value_or(range);
 }
 
 ScriptPlace script_place(const std::vector<torch::jit::StackEntry>& stack) {
@@ -97,8 +94,15 @@ Model* current_model() {
   return entered != nullptr ? entered : static_cast<Model*>(c10::ThreadLocalDebugInfo::get(kModel));
 }
 
+std::shared_ptr<BackendReports> reports_of_call() {
+  if (!visits.empty()) return visits.back().model->reports;
+  Model* model = current_model();
+  return model == nullptr ? nullptr : model->reports;
+}
+
 void enter_model(const std::shared_ptr<Model>& model) {
   Visit visit;
+  visit.model = model;
   visit.before = c10::ThreadLocalDebugInfo::current();
   visit.counted = (model->wants & kCountersWanted) != 0;
   bool outermost = current_model() == nullptr;

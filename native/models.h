@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend_reports.h"
 #include "stream.h"
 
 namespace torchreel {
@@ -63,6 +64,7 @@ class Model final : public c10::DebugInfoBase {
   const bool memory;
   const bool nested;  // ops that ops call, too
   const Handles handles;
+  const std::shared_ptr<BackendReports> reports = std::make_shared<BackendReports>();
 
  private:
   static constexpr uint32_t kOps = 4096;
@@ -77,6 +79,9 @@ class Model final : public c10::DebugInfoBase {
 
 // The model within whose call this thread works, or null.
 Model* current_model();
+
+// The reports to the model within whose call this thread works, the innermost if there are several; or null.
+std::shared_ptr<BackendReports> reports_of_call();
 
 // A call of the model begins and ends on this thread. Calls may be nested; the outermost decides what is recorded.
 void enter_model(const std::shared_ptr<Model>& model);

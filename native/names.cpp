@@ -38,4 +38,9 @@ uint32_t NameTable::id(std::string_view name, std::string_view overload, layout:
   return id;
 }
 
+void NameTable::clear() {
+  std::lock_guard lock(mutex_);
+  ids_.clear();
+}
+
 }  // namespace torchreel

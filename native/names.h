@@ -19,6 +19,7 @@ class NameTable {
 
   // kInlineName when there are so many names that further ones must stand in the stream.
   uint32_t id(std::string_view name, std::string_view overload, layout::Kind kind, uint32_t module = layout::kNone);
+  void clear();
 
  private:
   // A program that names each step anew must not fill memory with names.

@@ -30,6 +30,14 @@ struct Reveal {
 };
 template struct Reveal<&at::RecordFunction::fn_>;
 
+// What torch gives of these is a copy.
+Keywords at::RecordFunction::* keywords_member();
+template <Keywords at::RecordFunction::* Member>
+struct RevealKeywords {
+  friend Keywords at::RecordFunction::* keywords_member() { return Member; }
+};
+template struct RevealKeywords<&at::RecordFunction::kwinputs_>;
+
 Kind kind_of(at::RecordScope scope) {
   switch (scope) {
     case at::RecordScope::FUNCTION: return kOp;
@@ -46,25 +54,24 @@ Kind kind_of(at::RecordScope scope) {
 
 uint32_t id_of_schema(Stream* stream, const c10::FunctionSchema& schema, at::RecordScope scope) {
   uint64_t key = reinterpret_cast<uint64_t>(&schema);
-  NameSlot& slot = stream->names[((key >> 4) ^ (key >> 14)) % Stream::kNames];
+  uint64_t hash = (key >> 4) ^ (key >> 14);
   const void* tagged = reinterpret_cast<const void*>(key | static_cast<uint64_t>(scope) << 56);
-  if (TORCHREEL_UNLIKELY(slot.key != tagged)) {
-    slot = {tagged, stream->recording->names.id(schema.name(), schema.overload_name(), kind_of(scope))};
-  }
-  return slot.id;
+  const NameSlot& slot = stream->names.find(hash);
+  if (TORCHREEL_LIKELY(slot.key == tagged)) return slot.id;
+  uint32_t id = stream->recording->names.id(schema.name(), schema.overload_name(), kind_of(scope));
+  stream->names.missed(hash) = {tagged, id};
+  return id;
 }
 
 uint32_t id_of_text(Stream* stream, const std::string& name, Kind kind) {
   uint64_t hash = hash_text(name.data(), name.size()) ^ kind;
   // Odd, so that it is never the address of a schema or of code.
   const void* key = reinterpret_cast<const void*>(hash | 1);
-  NameSlot& slot = stream->names[(hash >> 32) % Stream::kNames];
-  if (TORCHREEL_UNLIKELY(slot.key != key)) {
-    uint32_t id = stream->recording->names.id(name, "", kind);
-    if (id == kInlineName) return id;
-    slot = {key, id};
-  }
-  return slot.id;
+  const NameSlot& slot = stream->names.find(hash >> 32);
+  if (TORCHREEL_LIKELY(slot.key == key)) return slot.id;
+  uint32_t id = stream->recording->names.id(name, "", kind);
+  if (id != kInlineName) stream->names.missed(hash >> 32) = {key, id};
+  return id;
 }
 
 uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
@@ -76,15 +83,28 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
   return at + (bytes + 7) / 8;
 }
 
+// Where in a module of TorchScript the next begin stands, if it does. What an op calls stands where that op does.
+uint64_t* put_script_modules(Stream* stream, uint64_t* at) {
+  std::string modules = script_modules();
+  if (TORCHREEL_LIKELY(modules.empty())) return at;
+  uint32_t id = id_of_text(stream, modules, kOther);
+  if (id == kInlineName) return at;
+  *at++ = kHandle | kModulesFlag << kFlagShift;
+  *at++ = id;
+  return at;
+}
+
 // What is wanted is known when this is compiled into a callback of the recorder, so it asks nothing there.
 [[gnu::always_inline]] inline uint32_t write_begin(const at::RecordFunction& call,
                                                    c10::ArrayRef<const c10::IValue> given, Stream* stream, uint64_t* at,
                                                    const int wants) {
   if ((wants & kStackWanted) != 0) at = put_stack(stream, at);
+  if ((wants & kModulesWanted) != 0 && stream->open_ops <= 0) at = put_script_modules(stream, at);
 
   const NameOrSchema& name = call.*name_member();
   uint64_t key = 0;
   uint32_t id;
+  const Keywords* keywords = nullptr;
   if (TORCHREEL_LIKELY(name.index() == 1)) {
     const c10::FunctionSchema& schema = std::get_if<1>(&name)->get();
     id = id_of_schema(stream, schema, call.scope());
@@ -99,11 +119,12 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
     id = id_of_text(stream, *std::get_if<0>(&name), kind);
     if (TORCHREEL_UNLIKELY(id == kInlineName)) at = put_inline_name(at, *std::get_if<0>(&name), kind);
     key = reinterpret_cast<uint64_t>(&call) | (call.isAsync() ? kKeyAsync : 0);
+    if ((wants & kInputsWanted) != 0 && !(call.*keywords_member()).empty()) keywords = &(call.*keywords_member());
   }
   uint64_t flags = 0;
   uint32_t inputs = kNone;
   if ((wants & kInputsWanted) != 0) {
-    at = put_inputs(stream, at, given, id, &inputs);
+    at = put_inputs(stream, at, given, keywords, id, &inputs);
     if (TORCHREEL_LIKELY(inputs != kNone)) flags |= kHasInputs;
   }
   int64_t seq = call.seqNr();
@@ -113,6 +134,11 @@ uint64_t* put_inline_name(uint64_t* at, const std::string& name, Kind kind) {
   }
   uint64_t forward_thread = call.forwardThreadId();
   if (forward_thread != 0) flags |= kHasForwardThread;
+  // Torch numbers calls as long as an observer wants it: an execution trace names them by that.
+  if (TORCHREEL_UNLIKELY(call.handle() != 0)) {
+    *at++ = kHandle | kRecordIdFlag << kFlagShift;
+    *at++ = call.handle();
+  }
   if ((wants & kCountersWanted) != 0) at = put_counters(stream, at);
   at = put_head(stream, at, key == 0 ? kBegin : kBeginKeyed, id, flags);
   if (key != 0) *at++ = key;
@@ -182,7 +208,10 @@ std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& ca
   Stream* stream = model == nullptr ? nullptr : writable_stream();
   if (stream == nullptr) return nullptr;
   if (stream->model != model->id) {  // a thread of torch's own that works for the model
+    leave_event(stream);
     mark(std::string(kModelMark) + std::to_string(model->id));
+    stream = writable_stream();
+    if (stream == nullptr) return nullptr;
     stream->model = model->id;
   }
   uint64_t* at = begin_event(stream);
@@ -229,16 +258,10 @@ at::RecordFunctionCallback callback() {
 }
 
 at::RecordFunctionCallback callback_for(int wants) {
-  switch (wants) {
-    case 0: return callback<0>();
-    case 1: return callback<1>();
-    case 2: return callback<2>();
-    case 3: return callback<3>();
-    case 4: return callback<4>();
-    case 5: return callback<5>();
-    case 6: return callback<6>();
-    default: return callback<7>();
-  }
+  return [wants]<size_t... each>(std::index_sequence<each...>) {
+    constexpr at::RecordFunctionCallback (*made[])() = {&callback<each>...};
+    return made[wants]();
+  }(std::make_index_sequence<16>());
 }
 
 using Scopes = std::unordered_set<at::RecordScope, std::hash<at::RecordScope>>;
@@ -257,7 +280,7 @@ void attach_callbacks(const Recording& recording) {
   if (handle != at::INVALID_CALLBACK_HANDLE) return;
   const auto& options = recording.options;
   int wants = (options.shapes ? kInputsWanted : 0) | (options.stacks ? kStackWanted : 0) |
-              (options.counters.empty() ? 0 : kCountersWanted);
+              (options.counters.empty() ? 0 : kCountersWanted) | (options.modules ? kModulesWanted : 0);
   handle = at::addGlobalCallback(callback_for(wants).scopes(recorded_scopes()));
 }
 

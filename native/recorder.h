@@ -12,7 +12,7 @@ namespace torchreel {
 class Recording;
 class Model;
 
-enum Wants { kInputsWanted = 1, kStackWanted = 2, kCountersWanted = 4 };
+enum Wants { kInputsWanted = 1, kStackWanted = 2, kCountersWanted = 4, kModulesWanted = 8 };
 
 // Begin and stop receiving calls for this recording. Do not require the GIL.
 void attach_callbacks(const Recording& recording);

@@ -26,7 +26,8 @@ struct RecordingOptions {
   bool shapes = false;
   bool memory = false;
   bool stacks = false;
-  bool models = false;  // only what happens within calls of models
+  bool modules = false;  // also those within TorchScript's
+  bool models = false;   // only what happens within calls of models
   std::vector<std::string> counters;
   std::vector<std::string> hidden_files;
 };
@@ -55,14 +56,19 @@ class Recording {
   static uint64_t epoch() { return epoch_.load(std::memory_order_relaxed); }
 
   void start();
-  // After this no thread begins an event; what each wrote before is on disk. Releases nothing of Python's.
-  void stop();
+  // After this no thread begins an event; what each wrote before is on disk. Releases nothing of Python's. Returns
+  // whether no thread is within an event any more, so that what they shared may be forgotten.
+  bool stop();
+  // Forgets names, inputs and stacks. Needs the GIL, and that no thread is within an event.
+  void forget_tables();
   // Writes what a flight recorder holds now to a spool of its own, and goes on. Returns errno, or 0.
   int dump(const std::string& spool);
   // All that was written before the call is on disk when it returns.
   void flush();
 
-  void define_step(uint64_t number);
+  // A step begins, now or at an earlier tick.
+  void define_step(uint64_t number, layout::StepKind kind, uint64_t tick);
+  uint64_t start_tick() const { return start_steady_.tick; }
   uint32_t define_module(uint32_t id, uint32_t parent, std::string_view path, std::string_view type);
   void count_lost() { lost_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
@@ -83,12 +89,21 @@ class Recording {
   friend void child_after_fork();
 
   bool adopt(Stream* stream);
+  void equip(Stream* stream);
   bool next_chunk(Stream* stream);
   void seal(Stream* stream);
+  void seal_exactly(Stream* stream);
+  bool take_back(Stream* stream);
+  void rest(Stream* stream);
   Chunk recycle_oldest();
+  bool forget_oldest();
+  bool seal_idle_streams();
+  bool release_streams();
   bool flush_stream(Stream* stream, Spool& target, bool whole);
-  void flush_pass(bool closed);
+  enum class Pass { kGoesOn, kLast, kDying };
+  void flush_pass(Pass pass);
   void run_flusher();
+  friend void flush_before_death();
   layout::EventsHeader header(bool closed) const;
 
   static std::atomic<Recording*> active_;
@@ -104,8 +119,20 @@ class Recording {
   std::mutex wake_mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  std::atomic<bool> dying_{false};  // a signal ends the process: all is to be on disk at once
+  std::atomic<bool> flushed_dying_{false};
+  static std::atomic<bool> ending_;  // stop() is at work
   std::thread flusher_;
 };
+
+// In the handler of a signal that ends the process: waits until the flusher has brought all to disk, but not for long.
+void flush_before_death();
+// What all recordings hold now for threads: how many of them there are, the bytes of their chunks, those that are
+// mapped for chunks, and those of their caches.
+struct ThreadMemory {
+  size_t threads, chunks, mapped, caches;
+};
+ThreadMemory thread_memory();
 
 // Registers what must happen around fork(). Once per process.
 void watch_forks();

@@ -51,7 +51,7 @@ void Simulator::release_segment(Block* block) {
   record(Action::kSegmentFree, block->address, block->size, block->stream, &pool);
   gpu_.free(*block);
   stats_.segment.remove(pool.small, 1);
-  stats_.reserved_bytes.remove(pool.small, static_cast<int64_t>(block->size));
+  stats_.reserve(pool.owner, pool.small, -static_cast<int64_t>(block->size));
   if (rules_.oversize(block->size)) stats_.oversize_segments.remove(1);
   pool.erase(block);
   remove_segment(block->segment);

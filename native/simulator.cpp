@@ -317,9 +317,9 @@ int64_t Simulator::block_counter(const Block* parent) {
   return rules_.order == TieOrder::kBlock ? next_counter() : parent->counter;
 }
 
-void Simulator::reserve_bytes(bool small, uint64_t bytes) {
+void Simulator::reserve_bytes(const Pool& pool, uint64_t bytes) {
   const int64_t peak = stats_.reserved_bytes.all.peak;
-  stats_.reserved_bytes.add(small, bytes);
+  stats_.reserve(pool.owner, pool.small, static_cast<int64_t>(bytes));
   if (stats_.reserved_bytes.all.peak > peak) {
     stats_.allocated_at_peak = stats_.allocated_bytes.all.current;
     at_peak_ = true;
@@ -367,9 +367,9 @@ Block* Simulator::append_block(Segment* segment, Pool* pool, uint64_t stream, ui
       stats_.segment.add(pool->small, 1);
       if (rules_.oversize(segment->size)) stats_.oversize_segments.add(1);
     }
-    reserve_bytes(pool->small, size);
+    reserve_bytes(*pool, size);
   } else if (state != BlockState::kUnmapped) {
-    reserve_bytes(pool->small, size);
+    reserve_bytes(*pool, size);
   }
   return block;
 }

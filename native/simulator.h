@@ -126,7 +126,7 @@ class Simulator {
   int64_t next_counter();
   int64_t segment_counter();
   int64_t block_counter(const Block* parent);
-  void reserve_bytes(bool small, uint64_t bytes);
+  void reserve_bytes(const Pool& pool, uint64_t bytes);
   void record(Action action, uint64_t address, uint64_t size, uint64_t stream, const Pool* pool) {
     if (trace_ != nullptr) trace_->push_back({action, address, size, stream, pool->owner});
   }

@@ -14,6 +14,7 @@
 #include "heap.h"
 #include "history.h"
 #include "pickle_writer.h"
+#include "private_pool_list.h"
 
 namespace torchreel {
 
@@ -30,6 +31,7 @@ struct SegmentCopy {
   bool small;
   uint32_t stack;
   std::vector<BlockCopy> blocks;
+  uint32_t pool = 0;
 };
 
 // All that a snapshot tells, copied while nothing can change.
@@ -40,12 +42,9 @@ struct Copy {
   bool loose = false;
 };
 
-Copy copy_state() {
-  Heap& heap = Heap::get();
+void copy_heap(Copy& copy) {
   History& history = History::get();
-  Copy copy;
-  std::lock_guard told(heap.gate);
-  heap.visit([&](Segment& segment) {
+  Heap::get().visit([&](Segment& segment) {
     uint32_t made = segment.stack_from == history.generation() ? segment.stack : 0;
     SegmentCopy shown{reinterpret_cast<uint64_t>(segment.address) + kHeader, segment.size, segment.small, made, {}};
     for (Block* block = segment.first(); block != nullptr; block = block->next) {
@@ -55,28 +54,76 @@ Copy copy_state() {
     }
     copy.segments.push_back(std::move(shown));
   });
-  history.loose().visit([&](uintptr_t address, const LooseBlock& block) {
+}
+
+void copy_loose(Copy& copy) {
+  History::get().loose().visit([&](uintptr_t address, const LooseBlock& block) {
     bool small = block.size <= (1 << 20);
     copy.segments.push_back(
         {address, block.size, small, block.stack, {{address, block.size, block.size, block.stack, true}}});
     copy.loose = true;
   });
-  std::sort(copy.segments.begin(), copy.segments.end(), [](auto& a, auto& b) { return a.address < b.address; });
-  copy.entries = history.ring().entries();
-  copy.events = history.ring().events();
+}
+
+// A private pool as a segment that its blocks tile, with what is free between them.
+SegmentCopy tiled(PrivatePool& pool) {
+  auto& blocks = pool.blocks;
+  std::sort(blocks.begin(), blocks.end(), [](auto& a, auto& b) { return a.address < b.address; });
+  SegmentCopy shown{pool.address, pool.size, false, 0, {}, static_cast<uint32_t>(pool.id)};
+  uint64_t at = pool.address, end = pool.address + pool.size;
+  for (const auto& block : blocks) {
+    uint64_t begin = std::max(block.address, at), stop = std::min(block.address + block.size, end);
+    if (stop <= begin) continue;
+    if (begin > at) shown.blocks.push_back({at, begin - at, 0, 0, false});
+    uint32_t stack = History::get().stack_in_pool(block.address);
+    shown.blocks.push_back({begin, stop - begin, stop - begin, stack, true});
+    at = stop;
+  }
+  if (at < end) shown.blocks.push_back({at, end - at, 0, 0, false});
+  return shown;
+}
+
+void copy_pools(Copy& copy) {
+  for (auto& pool : list_private_pools()) {
+    if (pool.size > 0) copy.segments.push_back(tiled(pool));
+  }
+}
+
+uint64_t active_bytes(const Copy& copy) {
   uint64_t active = 0;
   for (const auto& segment : copy.segments) {
     for (const auto& block : segment.blocks) active += block.active ? block.size : 0;
   }
-  // As torch does: a dump is an event of its own, seen by the next one.
-  if (history.on()) history.write(Action::kSnapshot, 0, active, 0);
+  return active;
+}
+
+Copy copy_state(const SnapshotParts& parts) {
+  History& history = History::get();
+  Copy copy;
+  {
+    std::lock_guard told(Heap::get().gate);
+    copy_heap(copy);
+    copy_loose(copy);
+    copy_pools(copy);
+    if (parts.traces) copy.entries = history.ring().entries();
+    copy.events = history.ring().events();
+    // As torch does: a dump is an event of its own, seen by the next one.
+    if (history.on()) history.write(Action::kSnapshot, 0, active_bytes(copy), 0);
+  }
+  history.tell_events();
+  std::erase_if(copy.segments, [&](const auto& segment) { return parts.pool && segment.pool != *parts.pool; });
+  std::sort(copy.segments.begin(), copy.segments.end(), [](auto& a, auto& b) { return a.address < b.address; });
   return copy;
 }
 
 class SnapshotWriter {
  public:
-  SnapshotWriter(const Copy& copy, const std::string& torch_version)
-      : copy_(copy), history_(History::get()), torch_version_(torch_version), now_(moment(CLOCK_REALTIME)) {}
+  SnapshotWriter(const Copy& copy, const std::string& torch_version, const SnapshotParts& parts)
+      : copy_(copy),
+        parts_(parts),
+        history_(History::get()),
+        torch_version_(torch_version),
+        now_(moment(CLOCK_REALTIME)) {}
 
   std::string write() {
     std::scoped_lock defined(history_.frames().mutex(), history_.text_mutex());
@@ -86,14 +133,23 @@ class SnapshotWriter {
     write_segments();
     out_.literal("device_traces");
     out_.open_list();
-    write_trace();
+    parts_.traces ? write_trace() : out_.empty_list();
     out_.close_list();
     out_.literal("allocator_settings");
     write_settings();
     out_.literal("external_annotations");
-    write_annotations();
+    parts_.traces ? write_annotations() : out_.empty_list();
     write_own_keys();
     out_.close_dict();
+    return out_.finish();
+  }
+
+  // The frames of the only segment alone.
+  std::string write_stack() {
+    std::scoped_lock defined(history_.frames().mutex(), history_.text_mutex());
+    symbolize();
+    uint32_t stack = copy_.segments.front().stack;
+    stack != 0 ? write_frames(stack) : out_.none();
     return out_.finish();
   }
 
@@ -168,10 +224,11 @@ class SnapshotWriter {
     known->second = out_.memoize();
   }
 
-  void write_pool() {
-    if (pool_memo_ != 0) return out_.again(pool_memo_);
-    out_.pair(0, 0);
-    pool_memo_ = out_.memoize();
+  void write_pool(uint32_t pool) {
+    auto [known, added] = pool_memo_.emplace(pool, 0);
+    if (!added) return out_.again(known->second);
+    out_.pair(0, pool);
+    known->second = out_.memoize();
   }
 
   void write_block(const BlockCopy& block) {
@@ -201,9 +258,9 @@ class SnapshotWriter {
     out_.entry("stream", int64_t{0});
     out_.entry("segment_type", segment.small ? "small" : "large");
     out_.literal("segment_pool_id");
-    write_pool();
+    write_pool(segment.pool);
     out_.literal("is_expandable");
-    out_.boolean(false);
+    out_.boolean(segment.pool != 0);
     out_.literal("frames");
     write_frames(segment.stack);
     out_.literal("blocks");
@@ -226,22 +283,47 @@ class SnapshotWriter {
     out_.entry("size", static_cast<int64_t>(entry.size));
     out_.entry("stream", int64_t{0});
     out_.entry("time_us", time_us(entry.tick));
-    out_.entry("compile_context", "N/A");
+    out_.literal("compile_context");
+    entry.region != 0 ? write_text(entry.region) : out_.literal("N/A");
     out_.literal("user_metadata");
-    write_metadata(entry.metadata);
+    write_text(entry.metadata);
     out_.literal("pool_id");
-    write_pool();
+    write_pool(entry.pool);
     if (history_.options().context >= HistoryOptions::Context::kAlloc) {
       out_.literal("frames");
       write_frames(entry.stack);
     }
+    if (entry.forward != 0 && action == Action::kAlloc) {
+      out_.literal("forward_frames");
+      write_forward(entry.forward);
+    }
     out_.close_dict();
   }
 
-  void write_metadata(uint32_t id) {
+  void write_text(uint32_t id) {
     auto [known, added] = text_memo_.emplace(id, 0);
     if (!added) return out_.again(known->second);
     out_.text(history_.texts()[id]);
+    known->second = out_.memoize();
+  }
+
+  // The lines of a forward call, the outermost first, as Python's traceback has them.
+  void write_forward(uint32_t forward) {
+    auto [known, added] = forward_memo_.emplace(forward, 0);
+    if (!added) return out_.again(known->second);
+    out_.open_list();
+    if (forward & kForwardText) {
+      const std::string& lines = history_.texts()[forward & ~kForwardText];
+      for (size_t at = 0; at < lines.size(); at = lines.find('\0', at) + 1) out_.text(lines.c_str() + at);
+    } else {
+      auto frames = history_.stacks().frames_of(forward);
+      for (auto id = frames.rbegin(); id != frames.rend(); ++id) {
+        const auto& frame = history_.stacks().frames[*id];
+        out_.text("  File \"" + frame.file + "\", line " + std::to_string(frame.line) + ", in " + frame.function +
+                  "\n");
+      }
+    }
+    out_.close_list();
     known->second = out_.memoize();
   }
 
@@ -272,7 +354,7 @@ class SnapshotWriter {
       const Annotation& annotation = all[(turn + i) % all.size()];
       out_.open_dict();
       out_.literal("name");
-      write_metadata(annotation.name);
+      write_text(annotation.name);
       out_.entry("stage", annotation.start ? "START" : "END");
       out_.entry("device", int64_t{0});
       out_.entry("time_us", time_us(annotation.tick));
@@ -321,7 +403,7 @@ class SnapshotWriter {
     one("device_total_memory", [&] { out_.integer(total); });
     one("memory_fraction",
         [&] { out_.real(limit == 0 ? 1.0 : static_cast<double>(limit) / static_cast<double>(total)); });
-    one("lost_events", [&] { out_.integer(static_cast<int64_t>(lost_)); });
+    one("lost_events", [&] { parts_.traces ? out_.integer(static_cast<int64_t>(lost_)) : out_.none(); });
     one("notes", [&] {
       if (!history_.on() && !caches_allocations()) {
         return out_.text(
@@ -338,22 +420,54 @@ class SnapshotWriter {
   }
 
   const Copy& copy_;
+  const SnapshotParts& parts_;
   History& history_;
   const std::string& torch_version_;
   Moment now_;
   PickleWriter out_;
   uint64_t lost_ = 0;
-  uint32_t pool_memo_ = 0;
   std::unordered_map<void*, torch::unwind::Frame> native_frames_;
   std::unordered_map<void*, uint32_t> native_memo_;
-  std::unordered_map<uint32_t, uint32_t> frame_memo_, stack_memo_, text_memo_;
+  std::unordered_map<uint32_t, uint32_t> frame_memo_, stack_memo_, text_memo_, pool_memo_, forward_memo_;
 };
 
 }  // namespace
 
-std::string snapshot_pickle(const std::string& torch_version) {
-  Copy copy = copy_state();
-  return SnapshotWriter(copy, torch_version).write();
+std::string snapshot_pickle(const std::string& torch_version, const SnapshotParts& parts) {
+  Copy copy = copy_state(parts);
+  return SnapshotWriter(copy, torch_version, parts).write();
+}
+
+namespace {
+
+// Of the living block that begins at an address; 0 if none does. With the gate held.
+uint32_t stack_at(uint64_t address) {
+  History& history = History::get();
+  LooseBlock loose;
+  if (history.find_loose(address, loose)) return loose.stack;
+  if (uint32_t stack = history.stack_in_pool(address)) return stack;
+  uint32_t found = 0;
+  if (!Heap::owns(reinterpret_cast<void*>(address))) return 0;
+  Heap::get().visit([&](Segment& segment) {
+    auto begin = reinterpret_cast<uint64_t>(segment.address);
+    if (address < begin || address >= begin + segment.size) return;
+    for (Block* block = segment.first(); block != nullptr; block = block->next) {
+      bool here = reinterpret_cast<uint64_t>(block->data()) == address;
+      if (here && block->state.load(std::memory_order_relaxed) == BlockState::kActive) found = history.stack_of(*block);
+    }
+  });
+  return found;
+}
+
+}  // namespace
+
+std::string traceback_pickle(uint64_t address) {
+  Copy copy;
+  {
+    std::lock_guard told(Heap::get().gate);
+    copy.segments.push_back({address, 0, false, stack_at(address), {}});
+  }
+  return SnapshotWriter(copy, "", {}).write_stack();
 }
 
 }  // namespace torchreel

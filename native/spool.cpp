@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 namespace torchreel {
@@ -54,10 +55,19 @@ bool Spool::open() {
   definitions_ = make("definitions");
   events_ = make("events");
   if (error_ != 0) return false;
-  bool ok = write_all(definitions_, memory_.data(), memory_.size(), &definitions_end_);
+  if (!write_all(definitions_, memory_.data(), memory_.size(), &definitions_end_)) remove();
   memory_.clear();
   memory_.shrink_to_fit();
-  return ok;
+  return error_ == 0;
+}
+
+// Files without their head are of no use to a reader; nor is the process's directory, if nothing else is in it.
+void Spool::remove() {
+  for (int* file : {&events_, &definitions_}) close(std::exchange(*file, -1));
+  for (const char* name : {"/events", "/definitions", "", "/.."}) {
+    std::string path = directory_ + name;
+    if (unlink(path.c_str()) != 0) rmdir(path.c_str());
+  }
 }
 
 void Spool::define(Definition type, std::string_view payload) {

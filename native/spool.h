@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "layout.h"
+#include "text.h"
 
 namespace torchreel {
 
@@ -31,6 +32,7 @@ class Spool {
   int error() const { return error_; }
 
  private:
+  void remove();
   bool write_all(int file, const void* data, size_t bytes, uint64_t* offset);
 
   std::string directory_;
@@ -50,8 +52,7 @@ class Payload {
   Payload& u32(uint32_t value) { return raw(&value, 4); }
   Payload& u64(uint64_t value) { return raw(&value, 8); }
   Payload& text(std::string_view value) {
-    bytes_.append(value.substr(0, value.find('\0')));
-    bytes_.push_back('\0');
+    bytes_.append(valid_text(value)).push_back('\0');
     return *this;
   }
   Payload& raw(const void* data, size_t bytes) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "../tape/slots.h"
 #include "below.h"
@@ -75,10 +76,10 @@ struct Shared {
 class GraphBackward : public torch::autograd::Node {
  public:
   GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
-                std::shared_ptr<Shared> shared, const Tensors& given, const Tensors& owners, const Tensors& outputs,
-                PyObject* call)
+                std::shared_ptr<Shared> shared, std::vector<Lease*>& saved, const Tensors& given, const Tensors& owners,
+                const Tensors& outputs, PyObject* call)
       : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), shared_(std::move(shared)) {
-    if (shared_ == nullptr) saved_ = route_->lease_saved(*graph_);
+    if (shared_ == nullptr) saved_ = std::exchange(saved, {});
     writes_ = route_->writes_of_others();
     for (const auto& tensor : given) remember(tensor, input_versions_);
     for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
@@ -340,13 +341,13 @@ bool share_gradients(const Owners& owners) {
 }
 
 void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
-             const Tensors& given, const Owners& owners, Tensors& results, PyObject* call) {
+             std::vector<Lease*>& saved, const Tensors& given, const Owners& owners, Tensors& results, PyObject* call) {
   std::shared_ptr<Shared> shared;
-  if (hows.size() > 1) shared = std::make_shared<Shared>(route->lease_saved(*graph), leaves_of(owners));
+  if (hows.size() > 1) shared = std::make_shared<Shared>(std::exchange(saved, {}), leaves_of(owners));
   // Autograd runs the newest node first; and what a cut leads to is there before the segment that is cut.
   for (size_t i = hows.size(); i-- > 0;) {
     const auto& how = hows[i];
-    auto node = c10::make_intrusive<GraphBackward>(route, graph, how, shared, given, owners[i], results, call);
+    auto node = c10::make_intrusive<GraphBackward>(route, graph, how, shared, saved, given, owners[i], results, call);
     torch::autograd::edge_list edges;
     for (const auto& owner : owners[i]) edges.push_back(torch::autograd::impl::gradient_edge(owner));
     for (uint32_t place : how->cuts) edges.push_back(torch::autograd::impl::gradient_edge(results[place]));

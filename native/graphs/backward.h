@@ -43,9 +43,9 @@ Tensors owners_of(const Route& route, const Differentiation& how, const Tensors&
 // does that for derivatives of one node is not eager's.
 bool share_gradients(const Owners& owners);
 
-// Makes the outputs of a run known to autograd, by a node for each segment. The GIL is held; `call` is what `again`
-// needs of the call.
+// Makes the outputs of a run known to autograd, by a node for each segment, and takes over the leases on what was
+// saved. The GIL is held; `call` is what `again` needs of the call.
 void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
-             const Tensors& given, const Owners& owners, Tensors& results, PyObject* call);
+             std::vector<Lease*>& saved, const Tensors& given, const Owners& owners, Tensors& results, PyObject* call);
 
 }  // namespace torchreel::graphs

@@ -44,14 +44,15 @@ int64_t largest_result(const Bound& call) {
 
 class BoxedKernel final : public Kernel {
  public:
-  explicit BoxedKernel(const Bound& call)
+  explicit BoxedKernel(const Bound& call, std::unique_ptr<Loans> loans)
       : info_(*call.op),
         op_(call.op->handle),
         kernel_(direct_kernel(call)),
         given_(call.arguments),
         results_(call.results),
         grad_(call.grad),
-        collective_(tape::is_collective(call.op->name)) {
+        collective_(tape::is_collective(call.op->name)),
+        loans_(std::move(loans)) {
     for (const auto& result : op_.schema().returns()) {
       const auto* alias = result.alias_info();
       written_.push_back(alias != nullptr && alias->isWrite());
@@ -69,6 +70,7 @@ class BoxedKernel final : public Kernel {
     stack_.assign(given_.begin(), given_.end());
     // Ops that index put other tensors into the very list that they are given.
     for (size_t i : indices_) stack_[i] = given_[i].toOptionalTensorList().copy();
+    if (loans_ != nullptr) return run_lent();
     {
       ResultPlace::During during(place_.get());
       call();
@@ -81,6 +83,12 @@ class BoxedKernel final : public Kernel {
   const char* layer() const override { return "boxed"; }
 
  private:
+  void run_lent() {
+    Lending lending(loans_.get(), stack_);
+    call();
+    keep();
+  }
+
   void call() {
     if (collective_) {
       tape::run_collective(op_, &stack_);
@@ -139,6 +147,7 @@ class BoxedKernel final : public Kernel {
   bool collective_;
   int64_t largest_ = -1;  // of the results
   std::unique_ptr<ResultPlace> place_;
+  std::unique_ptr<Loans> loans_;  // nothing for ops of torch
   bool ran_ = false;
 };
 
@@ -204,6 +213,8 @@ bool has_bits(const Bound& call) {
   return std::any_of(call.results.begin(), call.results.end(), marked);
 }
 
-std::unique_ptr<Kernel> prepare_boxed(const Bound& call) { return std::make_unique<BoxedKernel>(call); }
+std::unique_ptr<Kernel> prepare_boxed(const Bound& call, std::unique_ptr<Loans> loans) {
+  return std::make_unique<BoxedKernel>(call, std::move(loans));
+}
 
 }  // namespace torchreel::graphs

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernel.h"
+#include "loans.h"
 
 namespace torchreel::graphs {
 
@@ -45,6 +46,7 @@ class WithGrad {
   bool other_;
 };
 
-std::unique_ptr<Kernel> prepare_boxed(const Bound& call);
+// With `loans`, the op is given what it may keep.
+std::unique_ptr<Kernel> prepare_boxed(const Bound& call, std::unique_ptr<Loans> loans = nullptr);
 
 }  // namespace torchreel::graphs

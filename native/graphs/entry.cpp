@@ -76,6 +76,7 @@ const char* name_of(Outcome outcome) {
     case Outcome::kAliased: return "aliased";
     case Outcome::kGuard: return "guard";
     case Outcome::kHeld: return "held";
+    case Outcome::kKept: return "kept";
   }
   return "";
 }
@@ -236,7 +237,7 @@ PyObject* Ways::run(Way& way, const Tensors& given, PyObject* const* args, size_
   if (!way.aliases.empty() || !way.in_inference.empty()) way.relate(results, given);
   if (differentiable) {
     auto call = call_of(args, positional, names, drawn);
-    connect(way.route, report.graph, way.differentiations, given, owners, results, call.ptr());
+    connect(way.route, report.graph, way.differentiations, report.saved, given, owners, results, call.ptr());
   }
   if (!way.spent.empty()) way.mark_spent(results);
   if (way.result.kind == Result::kTensor && !way.rebuild) {

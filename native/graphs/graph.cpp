@@ -120,6 +120,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     memory_[slot.storage] = storage_at(base, storages[slot.storage].extent);
   }
 
+  auto lent_out = lent();
   std::vector<Obstacle> in_the_way = obstacles;
   std::vector<Need> needs;
   std::vector<uint32_t> needers;
@@ -134,7 +135,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     if (!is_forward && saved[storage]) {
       ranges_[storage] = forward->ranges_[storage];
       memory_[storage] = forward->memory_[storage];
-      in_the_way.push_back({ranges_[storage], keeps ? kForever : replacing_.last(info.last)});
+      in_the_way.push_back({ranges_[storage], keeps || lent_out[storage] ? kForever : replacing_.last(info.last)});
       continue;
     }
     if (memory_[storage] || elided[storage]) continue;  // bound, or nowhere
@@ -146,8 +147,8 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     if (!here) continue;
     int64_t first = input ? begin - 1 : replacing_.first(std::max(info.first, begin));
     // What is written to an input is copied back when all is done.
-    int64_t last =
-        kept || saved[storage] || (input && info.written) ? kForever : std::max(first, std::min(info.last, end));
+    bool stays_on = kept || saved[storage] || (input && info.written) || lent_out[storage];
+    int64_t last = stays_on ? kForever : std::max(first, std::min(info.last, end));
     size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
     if (info.kind == StorageInfo::kMade) lasts_[storage] = last;
     needs.push_back({bytes, Life::of(first, replacing_.last(last))});
@@ -190,6 +191,53 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
   writes_ = merged(std::move(writes_));
   std::sort(stays.begin(), stays.end(), [](const Stay& a, const Stay& b) { return a.range.begin < b.range.begin; });
   return reach;
+}
+
+// The first input on a storage; -1 if there is none.
+int64_t Graph::input_on(uint32_t storage) const {
+  const auto& slots = given();
+  for (size_t i = 0; i < slots.size(); i++) {
+    if (slots[i] != kNone && recording_->slot(slots[i]).storage == storage) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+std::vector<bool> Graph::lent() const {
+  std::vector<bool> all(recording_->storages().size(), false);
+  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) {
+    const auto& step = recording_->steps()[i];
+    if (!is_foreign(step.op->name)) continue;
+    for (const auto& given : step.given) {
+      for (uint32_t slot : given.slots) {
+        if (slot != kNone) all[recording_->slot(slot).storage] = true;
+      }
+    }
+  }
+  return all;
+}
+
+std::unique_ptr<Loans> Graph::loans_for(const Step& step) {
+  if (!is_foreign(step.op->name)) return nullptr;
+  std::vector<Loan> loans;
+  for (const auto& given_to_op : step.given) {
+    for (uint32_t slot : given_to_op.slots) {
+      if (slot == kNone || recording_->slot(slot).loose) continue;
+      uint32_t storage = recording_->slot(slot).storage;
+      const auto& info = recording_->storages()[storage];
+      if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) continue;
+      Loan loan{memory_[storage].unsafeGetStorageImpl(), ranges_[storage]};
+      bool of_caller = part_.is_forward() && info.kind == StorageInfo::kInput;
+      int64_t input = of_caller ? input_on(storage) : -1;
+      bool is_bound = input >= 0 && static_cast<size_t>(input) < bound_.size() && bound_[input] != nullptr;
+      if (input >= 0 && (is_bound || !info.written)) {
+        const auto& record = recording_->slot(given()[input]);
+        loan.input = input;
+        loan.shift = record.offset * static_cast<int64_t>(c10::elementSize(record.dtype));
+      }
+      loans.push_back(loan);
+    }
+  }
+  return std::make_unique<Loans>(pool_, std::move(loans), given_now_, kept_op, step.index);
 }
 
 void Graph::make_loose() {
@@ -315,12 +363,15 @@ Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts, const Stays*
   }
   bool loose = recording_->is_loose(step);
   if (stays != nullptr && !loose && moves_much(call)) call.idle = idle_at(placed.step, *stays);
+  auto loans = loans_for(step);
   if (loose) {
-    placed.kernel = loose_kernel(call, *recording_, place, loose_);
+    placed.kernel = loose_kernel(call, *recording_, place, loose_, std::move(loans));
   } else if (number) {
-    placed.kernel = number_kernel(call, step, numbers_);
+    placed.kernel = number_kernel(call, step, numbers_, std::move(loans));
   } else if (formulas) {
-    placed.kernel = formula_kernel(call, step, numbers_);
+    placed.kernel = formula_kernel(call, step, numbers_, std::move(loans));
+  } else if (loans != nullptr) {
+    placed.kernel = prepare_boxed(call, std::move(loans));
   } else if (step.op->varying || has_bits(call)) {
     placed.kernel = prepare_boxed(call);  // which looks at each run how much it gave
   } else {
@@ -385,6 +436,7 @@ void Graph::run(int cores) {
 }
 
 void Graph::run(Sequence& sequence) {
+  if (sequence.bytes > pool_->reached()) pool_->reach(sequence.bytes);  // its memory was given back meanwhile
   running_ = &sequence;
   current_ = 0;
   auto run_until = [&](size_t end) {

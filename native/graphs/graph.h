@@ -12,6 +12,7 @@
 #include "kernel.h"
 #include "lanes.h"
 #include "layout.h"
+#include "loans.h"
 #include "lowering.h"
 #include "pool.h"
 #include "recording.h"
@@ -91,6 +92,10 @@ class Graph {
   const at::Tensor& tensor(uint32_t slot);
   // Of an input or an output without fixed memory.
   at::Tensor& loose(uint32_t slot) { return loose_[slot]; }
+  // The inputs or gradients of the run that is about to begin.
+  void give(const Tensors& given) { given_now_ = &given; }
+  // An op that kept what it was given of the pool; -1 if none did.
+  int64_t kept_op = -1;
   // Lets go of what the last run left there.
   void forget_loose();
 
@@ -116,6 +121,10 @@ class Graph {
   Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering);
   std::unique_ptr<Kernel> bind_generated(const Cluster& cluster);
   Bound call_of(const tape::Step& step);
+  // Storages that ops from elsewhere are given, and may keep.
+  std::vector<bool> lent() const;
+  std::unique_ptr<Loans> loans_for(const tape::Step& step);
+  int64_t input_on(uint32_t storage) const;
   void run(Sequence& sequence);
   // For two cores.
   void run_and_learn();
@@ -138,9 +147,10 @@ class Graph {
   Replacing replacing_;
   std::vector<std::vector<char*>> scratch_;  // of each generated kernel
   std::vector<c10::Storage> memory_;         // by storage
-  std::vector<Range> ranges_;                // by storage, of those in the pool
-  std::vector<at::Tensor> tensors_;          // by slot, made when they are needed
-  Tensors loose_;                            // by slot, those that have no fixed memory; nothing if there are none
+  const Tensors* given_now_ = nullptr;
+  std::vector<Range> ranges_;        // by storage, of those in the pool
+  std::vector<at::Tensor> tensors_;  // by slot, made when they are needed
+  Tensors loose_;                    // by slot, those that have no fixed memory; nothing if there are none
   Sequence sequence_;
   std::unique_ptr<Sequence> rival_;  // the same for two cores, until one of them has won
   Contest contest_;

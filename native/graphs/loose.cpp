@@ -15,8 +15,8 @@ namespace {
 
 class LooseKernel final : public Kernel {
  public:
-  LooseKernel(const Bound& call, const Recording& recording, size_t step, Tensors& values)
-      : call_(call), recording_(recording), step_(recording.steps()[step]), values_(values) {
+  LooseKernel(const Bound& call, const Recording& recording, size_t step, Tensors& values, std::unique_ptr<Loans> loans)
+      : call_(call), recording_(recording), step_(recording.steps()[step]), values_(values), loans_(std::move(loans)) {
     for (const auto& gave : step_.gave) {
       for (uint32_t slot : gave.slots) gives_loose_ = gives_loose_ || is_loose(slot);
     }
@@ -36,6 +36,7 @@ class LooseKernel final : public Kernel {
     WithGrad grad(call_.grad);
     stack_.clear();
     for (size_t i = 0; i < step_.given.size(); i++) stack_.push_back(argument(i));
+    Lending lending(loans_.get(), stack_);
     call_.op->handle.callBoxed(&stack_);
     size_t place = 0;
     for (size_t i = 0; i < step_.gave.size() && i < stack_.size(); i++) take(i, place);
@@ -114,6 +115,7 @@ class LooseKernel final : public Kernel {
   const tape::Step& step_;
   Tensors& values_;
   torch::jit::Stack stack_;
+  std::unique_ptr<Loans> loans_;
   std::vector<uint32_t> over_;  // loose slots that no later step uses
   std::vector<bool> written_;   // for each result: it is an argument
   bool gives_loose_ = false;
@@ -121,8 +123,9 @@ class LooseKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> loose_kernel(const Bound& call, const Recording& recording, size_t step, Tensors& values) {
-  return std::make_unique<LooseKernel>(call, recording, step, values);
+std::unique_ptr<Kernel> loose_kernel(const Bound& call, const Recording& recording, size_t step, Tensors& values,
+                                     std::unique_ptr<Loans> loans) {
+  return std::make_unique<LooseKernel>(call, recording, step, values, std::move(loans));
 }
 
 }  // namespace torchreel::graphs

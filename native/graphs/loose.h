@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel.h"
+#include "loans.h"
 #include "recording.h"
 
 namespace torchreel::graphs {
@@ -13,6 +14,7 @@ namespace torchreel::graphs {
 // `call` has the tensors that lie in their place; the loose ones are in `values`, by slot, which must outlive the
 // kernel. It lets go of those that no step after it needs. Throws ShapeChange where a result has other sizes than the
 // recorded one, and GuardFailure where a number is another one.
-std::unique_ptr<Kernel> loose_kernel(const Bound& call, const Recording& recording, size_t step, Tensors& values);
+std::unique_ptr<Kernel> loose_kernel(const Bound& call, const Recording& recording, size_t step, Tensors& values,
+                                     std::unique_ptr<Loans> loans);
 
 }  // namespace torchreel::graphs

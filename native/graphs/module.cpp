@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "../private_pools.h"
 #include "../tape/slots.h"
 #include "../tape/steps.h"
 #include "entry.h"
@@ -155,6 +156,8 @@ py::list kernels_of(const Route& route) {
 
 PYBIND11_MODULE(_graphs, module) {
   py::capsule place = py::module_::import("torchreel._core").attr("place_blocks");
+  py::capsule pools = py::module_::import("torchreel._core").attr("private_pools");
+  set_private_pools(pools.get_pointer<torchreel::PrivatePools>());
   set_place_blocks(*place.get_pointer<torchreel::PlaceBlocks>());
   bind_kernels(module);
   bind_guards(module);
@@ -334,6 +337,12 @@ PYBIND11_MODULE(_graphs, module) {
       });
   module.def("force_two_cores", [](bool on) { Contest::forced = on; });
   module.def("mark_step_begin", [] { Pool::of_this_thread()->begin_step(); });
+  module.def("pools", [] {
+    std::vector<std::pair<size_t, size_t>> all;
+    for (const auto& pool : Pool::all()) all.emplace_back(pool->total_reached(), pool->leases());
+    return all;
+  });
+  module.def("trim_pools", &Pool::trim_all, py::call_guard<py::gil_scoped_release>());
   module.def("pool", [] {
     const auto& pool = Pool::of_this_thread();
     return py::make_tuple(pool->reached(), pool->leases());

@@ -13,11 +13,12 @@ namespace {
 
 class NumberKernel : public Kernel {
  public:
-  NumberKernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers)
-      : call_(call), step_(step), numbers_(numbers) {}
+  NumberKernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers, std::unique_ptr<Loans> loans)
+      : call_(call), step_(step), numbers_(numbers), loans_(std::move(loans)) {}
 
   void run() override {
     stack_ = call_.arguments;
+    Lending lending(loans_.get(), stack_);
     step_.op->handle.callBoxed(&stack_);
     size_t result = 0;
     for (size_t i = 0; i < step_.gave.size(); i++) {
@@ -37,12 +38,14 @@ class NumberKernel : public Kernel {
   const tape::Step& step_;
   std::vector<double>& numbers_;
   torch::jit::Stack stack_;
+  std::unique_ptr<Loans> loans_;
 };
 
 class FormulaKernel : public Kernel {
  public:
-  FormulaKernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers)
-      : call_(call), step_(step), numbers_(numbers) {
+  FormulaKernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers,
+                std::unique_ptr<Loans> loans)
+      : call_(call), step_(step), numbers_(numbers), loans_(std::move(loans)) {
     const auto& handle = call_.op->handle;
     if (!has_bits(call_) && handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
       kernel_.emplace(handle.getComputedKernelForDispatchKey(c10::DispatchKey::CPU));
@@ -52,6 +55,7 @@ class FormulaKernel : public Kernel {
 
   void run() override {
     stack_ = call_.arguments;
+    Lending lending(loans_.get(), stack_);
     for (size_t i = 0; i < step_.given.size(); i++) {
       const auto& given = step_.given[i];
       if (given.kind == Given::kFormula) {
@@ -83,16 +87,19 @@ class FormulaKernel : public Kernel {
   std::optional<c10::SafeKernelFunction> kernel_;
   bool in_place_ = false;
   torch::jit::Stack stack_;
+  std::unique_ptr<Loans> loans_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> number_kernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers) {
-  return std::make_unique<NumberKernel>(call, step, numbers);
+std::unique_ptr<Kernel> number_kernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers,
+                                      std::unique_ptr<Loans> loans) {
+  return std::make_unique<NumberKernel>(call, step, numbers, std::move(loans));
 }
 
-std::unique_ptr<Kernel> formula_kernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers) {
-  return std::make_unique<FormulaKernel>(call, step, numbers);
+std::unique_ptr<Kernel> formula_kernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers,
+                                       std::unique_ptr<Loans> loans) {
+  return std::make_unique<FormulaKernel>(call, step, numbers, std::move(loans));
 }
 
 }  // namespace torchreel::graphs

@@ -237,8 +237,22 @@ std::vector<char*> Route::to_bind(Branches& branches, const Tensors& given) cons
   return all;
 }
 
-const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& given, bool& copies) {
+// The op of this route that kept what it was given; kNone if that was one of another.
+uint32_t Route::keeper(const Branches& branches) {
+  for (const auto& graph : branches.forward) {
+    if (graph->kept_op >= 0) return static_cast<uint32_t>(graph->kept_op);
+  }
+  for (const auto& branch : branches.backward) {
+    if (branch.graph->kept_op >= 0) return static_cast<uint32_t>(branch.graph->kept_op);
+  }
+  const auto& copying = branches.copying;
+  return copying != nullptr && copying->kept_op >= 0 ? static_cast<uint32_t>(copying->kept_op) : kNone;
+}
+
+// Gives null where none can run: what is in the way is `kept` by an op, or else held by the caller.
+const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& given, bool& copies, bool& kept) {
   copies = false;
+  kept = false;
   auto& pool = *branches.pool;
   auto& graphs = branches.forward;
   const Lease* held = nullptr;
@@ -252,16 +266,19 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
       release_gradients(nullptr);
       held = pool.first_in(graphs[i]->writes());
     }
-    if (held != nullptr) continue;
+    if (held != nullptr) {
+      kept = kept || held->output == Lease::kLent;
+      continue;
+    }
     if (i != 0) std::swap(graphs[0], graphs[i]);
     return &graphs[0];
   }
   if (graphs.empty()) release_gradients(nullptr);
   bool first = usable == 0;
-  if (!first && options_.held == Held::kError) return nullptr;
+  if (!first && options_.held == Held::kError && !kept) return nullptr;
   // What a forward leaves for its backward stays where it is: such a graph has no copy.
   size_t most = recording_->has_backward() ? 8 * options_.branches : options_.branches;
-  bool branch = options_.held == Held::kBranch || recording_->has_backward();
+  bool branch = options_.held == Held::kBranch || recording_->has_backward() || kept;
   if (first || (branch && graphs.size() < most)) {
     std::vector<Obstacle> obstacles;
     for (const auto& range : pool.leased()) obstacles.push_back({range, INT64_MAX});
@@ -272,16 +289,21 @@ const std::shared_ptr<Graph>* Route::choose(Branches& branches, const Tensors& g
     if (graphs.size() > most + 1) graphs.pop_back();
     return &graphs.front();
   }
-  if (recording_->has_backward()) return nullptr;
+  if (recording_->has_backward() || kept) return nullptr;
   copies = true;
+  const auto& scratch = Pool::scratch_of_this_thread();
   if (branches.copying == nullptr) {
-    branches.copying = std::make_shared<Graph>(recording_, Part::forward(), Pool::scratch_of_this_thread(),
-                                               std::vector<Obstacle>(), nullptr, false, lowering_);
+    std::vector<Obstacle> obstacles;
+    for (const auto& range : scratch->leased()) obstacles.push_back({range, INT64_MAX});
+    branches.copying =
+        std::make_shared<Graph>(recording_, Part::forward(), scratch, obstacles, nullptr, false, lowering_);
   }
-  return &branches.copying;
+  kept = scratch->first_in(branches.copying->writes()) != nullptr;
+  return kept ? nullptr : &branches.copying;
 }
 
 void Route::copy_in(Graph& graph, const Tensors& given) const {
+  graph.give(given);
   const auto& places = graph.inputs();
   for (uint32_t i : inputs_.loose) {
     if (graph.part().is_forward()) graph.loose(recording_->recorded().inputs[i]) = given[i];
@@ -466,8 +488,12 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   std::lock_guard running(pool->running);
   auto& here = branches_on(pool);
   renew(here);
-  const auto* chosen = choose(here, given, copies);
-  if (chosen == nullptr) return Outcome::kHeld;
+  bool kept = false;
+  const auto* chosen = choose(here, given, copies, kept);
+  if (chosen == nullptr) {
+    if (kept) report.op = keeper(here);
+    return kept ? Outcome::kKept : Outcome::kHeld;
+  }
   Graph* graph = chosen->get();
   if (report.wants_graph) report.graph = *chosen;
   if (here.last.size() != given.size()) here.last.resize(given.size());
@@ -507,6 +533,7 @@ Outcome Route::run(const Tensors& given, Tensors& results, Report& report) {
   results.clear();
   for (uint32_t slot : recording_->recorded().outputs) results.push_back(output(*graph, slot, given, copies, known));
   graph->forget_loose();
+  if (report.wants_graph) report.saved = lease_saved(*graph);  // before anybody can give the pool's memory back
   return Outcome::kDone;
 }
 
@@ -593,8 +620,10 @@ std::vector<Route::Timed> Route::timed_run(const Tensors& given) {
   Below below;
   copy_in(*timed_, given);
   auto times = timed_->timed_run();
+  auto timed = timed_;
+  if (timed->kept_op >= 0) timed_ = nullptr;  // the next one has a pool of its own
   std::vector<Timed> all;
-  for (size_t i = 0; i < times.size(); i++) all.push_back({timed_->op_of(i), timed_->kernel(i).layer(), times[i]});
+  for (size_t i = 0; i < times.size(); i++) all.push_back({timed->op_of(i), timed->kernel(i).layer(), times[i]});
   return all;
 }
 

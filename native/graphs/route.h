@@ -30,6 +30,7 @@ enum class Outcome {
   kAliased,  // an input shares memory with one that the function writes
   kGuard,    // a number that Python used is another one
   kHeld,     // the caller holds an output that would be overwritten
+  kKept,     // an op keeps a tensor that it was given, which would be overwritten
 };
 
 // Of one run.
@@ -38,6 +39,10 @@ struct Report {
   std::shared_ptr<Graph> graph;  // if it is wanted
   std::string failure;           // of a guard
   uint32_t op = 0;               // that it stopped at
+  std::vector<Lease*> saved;     // on what its backward reads, with the graph; those that nobody took over end here
+  ~Report() {
+    for (Lease* lease : saved) Pool::end(lease);
+  }
 };
 
 class Route : public std::enable_shared_from_this<Route> {
@@ -63,8 +68,6 @@ class Route : public std::enable_shared_from_this<Route> {
   // Counts the writes of others to tensors that it reads and does not write itself.
   uint64_t writes_of_others() const;
   const RouteOptions& options() const { return options_; }
-  // Leases on what the last forward left for its backward: the caller ends them.
-  std::vector<Lease*> lease_saved(Graph& graph);
   std::vector<std::shared_ptr<Graph>> graphs() const;
   // For people: one run on these inputs, with the nanoseconds of each kernel.
   struct Timed {
@@ -118,13 +121,17 @@ class Route : public std::enable_shared_from_this<Route> {
   void renew(Branches& branches) const;
   std::vector<char*> to_bind(Branches& branches, const Tensors& given) const;
   // Alive as long as Pool::running is held.
-  const std::shared_ptr<Graph>* choose(Branches& branches, const Tensors& given, bool& copies);
+  const std::shared_ptr<Graph>* choose(Branches& branches, const Tensors& given, bool& copies, bool& kept);
+  static uint32_t keeper(const Branches& branches);
+  // `given` must stay until the run is over.
   void copy_in(Graph& graph, const Tensors& given) const;
   void keep_for_guard(Branches& here) const;
   void undo(Branches& here) const;
   c10::Storage storage_for(Graph& graph, uint32_t storage, bool copies, Handed& known);
   at::Tensor output(Graph& graph, uint32_t slot, const Tensors& given, bool copies, Handed& known);
   void visit(Graph& graph);
+  // Leases on what the last forward left for its backward: the caller ends them.
+  std::vector<Lease*> lease_saved(Graph& graph);
   void count_versions(const Tensors& given) const;
   void finish(Graph& graph, const Tensors& given, bool copies, Handed& known);
 

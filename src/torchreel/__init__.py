@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from torchreel.analyze.averages import averages
     from torchreel.edge import EdgeProfiler, current_edge_profiler
     from torchreel.graphs import graphed, mark_step_begin
-    from torchreel.record import Recorder, RecordOptions, mark, range, record, schedule
+    from torchreel.record import (
+        Recorder,
+        RecordOptions,
+        current_recorder,
+        mark,
+        range,
+        record,
+        schedule,
+        step,
+    )
     from torchreel.reel import Reel, load
     from torchreel.tape import Tape, load_tape, trace, tracing
 
@@ -31,6 +40,7 @@ __all__ = [
     "allocator",
     "averages",
     "current_edge_profiler",
+    "current_recorder",
     "errors",
     "graphed",
     "graphs",
@@ -42,6 +52,7 @@ __all__ = [
     "range",
     "record",
     "schedule",
+    "step",
     "tape",
     "trace",
     "tracing",
@@ -58,10 +69,12 @@ _ROOMS = {
     "mark_step_begin": "graphs.steps",
     "RecordOptions": "record",
     "Recorder": "record",
+    "current_recorder": "record",
     "mark": "record",
     "range": "record",
     "record": "record",
     "schedule": "record",
+    "step": "record",
     "Tape": "tape",
     "load_tape": "tape",
     "trace": "tape.trace",

@@ -19,20 +19,47 @@ def abandon() -> None:
 def pause() -> None: ...
 def resume() -> None: ...
 def recording() -> bool: ...
-def flush() -> None:
-    """Bring to disk what was recorded before this call."""
+def thread_memory() -> dict[str, int]:
+    """What is held for threads: their number, and the bytes of `chunks`, of what is `mapped` for them, of `caches`."""
+
+def flush() -> str:
+    """Bring to disk what was recorded before this call. Gives why that failed, or ''."""
 
 def dump(spool: str) -> None:
     """Write what a flight recorder holds to a new spool."""
 
-def mark(name: str) -> None: ...
+def mark(name: str | bytes) -> None: ...
 def flow(name: str, id: int, is_in: bool) -> None: ...
 def define_process(text: str) -> None: ...
-def define_step(number: int) -> None: ...
+def now() -> int:
+    """This moment, in ticks."""
+
+def start_tick() -> int:
+    """When the recording began."""
+
+def define_step(number: int, kind: int = 0, tick: int | None = None) -> None:
+    """A step begins, now or at a tick: 0 the first one, 1 by an optimizer, 2 by hand."""
+
 def define_module(id: int, parent: int, path: str, type: str) -> int:
     """Name a module (parent -1 for none); gives the id of its name."""
 
 def define_old_block(address: int, bytes: int, category: str) -> None: ...
+def on_garbage(phase: str, info: object) -> None:
+    """For gc.callbacks: a collection is a call 'Python GC'."""
+
+def own_work(begins: bool) -> None:
+    """What this thread calls in Python from now on is not recorded, or is again. May be nested."""
+
+def show_profiler(shapes: bool) -> bool:
+    """Let this thread see a profiler: torch.autograd._profiler_enabled(). False where one of torch's runs already."""
+
+def hide_profiler() -> None: ...
+def draws_backward_arrows() -> bool:
+    """What torch._C._profiler._set_fwd_bwd_enabled_val set."""
+
+def keeps_values() -> bool:
+    """What torch._C._profiler._set_record_concrete_inputs_enabled_val set."""
+
 def forget_module(module: int) -> None: ...
 def adopt_storage(storage: int) -> bool:
     """Make the free of a StorageImpl's block seen."""
@@ -67,8 +94,24 @@ class Model:
         """A call of it begins on this thread."""
 
     def leave(self) -> None: ...
+    def begin_reports(self) -> None:
+        """From now on reports of backends in C and C++ are taken: this thread's, and those of calls of the model."""
+
+    def end_reports(self) -> None: ...
+    def reported_events(self) -> list[tuple[int, int, int, bytes, bytes, int, int]]:
+        """Start and end in microseconds, debug handle, name, backend; when it was told, in ns, and on which thread."""
+
+    def reported_memory(self) -> list[tuple[int, int, int, int, bytes, int, int]]:
+        """Address, bytes, allocated and reserved in all, device; when it was told, in ns, and on which thread."""
+
     def places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
         """Of TorchScript, for each debug handle from 0: modules, frames (file, line, function), their source's text."""
+
+def backend_functions() -> tuple[int, int]:
+    """The addresses of what takes reports of events, and of memory."""
+
+def forget_backend_reports() -> None:
+    """In a fork: the profiles are its parent's."""
 
 def lite_ops(module: Any) -> list[tuple[int, int]]:
     """Of a module of the lite interpreter: each op's debug handle, and how many inputs it is given, -1 if unknown."""
@@ -77,12 +120,21 @@ def lite_place(module: Any, handle: int) -> tuple[str, str]:
     """The hierarchy and the traceback of a debug handle, as torch tells them."""
 
 class Range:
-    def __init__(self, name: str) -> None: ...
+    def __init__(self, name: str | bytes) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
 
 def start_history(
-    events: bool, context: int, native_stacks: bool, max_entries: int, skipped: int, annotations: bool, clear: bool
+    events: bool,
+    context: int,
+    native_stacks: bool,
+    max_entries: int,
+    skipped: int,
+    annotations: bool,
+    own_annotations: bool,
+    regions: bool,
+    forwards: bool,
+    clear: bool,
 ) -> None:
     """Begin or change the history of CPU memory; `context` and the bits of `skipped` as in native/history.h."""
 
@@ -91,12 +143,23 @@ def stop_history() -> None:
 
 def history_on() -> bool: ...
 def set_memory_metadata(text: str) -> None: ...
+def memory_metadata() -> str: ...
 def add_old_block(address: int, bytes: int) -> None:
     """Tell the history of a block that is older than it."""
 
-def snapshot_pickle(torch_version: str) -> bytes:
-    """The history and state of CPU memory as a pickle."""
+def snapshot_pickle(torch_version: str, traces: bool = True, pool: int | None = None) -> bytes:
+    """The state of CPU memory, and its history if wanted, as a pickle; of one pool's segments if it is given."""
 
+def traceback_pickle(address: int) -> bytes:
+    """The frames of the living block at an address, or None, as a pickle."""
+
+def observe_events(callback: Callable[[str, int, int, int], None] | None) -> None:
+    """Call it with the action, address, size and private pool (0: none) of each event of the history."""
+
+def silence_events() -> None:
+    """No event is told after this."""
+
+def untold_events() -> int: ...
 def on_out_of_memory(callback: Callable[[int, int, int], None]) -> None:
     """Call it with the bytes asked for, allocated and available when there is no memory."""
 
@@ -105,9 +168,19 @@ def caches_allocations() -> bool: ...
 def empty_cache() -> int: ...
 def set_limit(bytes: int) -> None: ...
 def heap_stats() -> dict[str, Any]: ...
+def tally_stats() -> dict[str, list[tuple[int, int, int, int]]]:
+    """By kind, for the small pool, the large one and all: current, peak, allocated, freed."""
+
+def private_pool_stats() -> dict[int, tuple[int, int, int, int]]:
+    """The same of the reserved bytes of each private pool."""
+
+def private_blocks() -> list[tuple[int, int]]:
+    """Address and bytes of the blocks of private pools that are in use."""
+
 def reset_peaks() -> None: ...
 
 place_blocks: Any  # a capsule: how _graphs tells the allocator where the blocks of an op belong
+private_pools: Any  # a capsule: how _graphs tells of its pools
 
 def owns(address: int) -> bool:
     """Whether a pointer is into the caching heap."""

@@ -1,5 +1,7 @@
 """The typed face of the native decoder of spools and pickles. Needs neither torch nor a recorder."""
 
+from typing import overload
+
 class SpoolError(Exception): ...
 
 class PickleError(Exception):
@@ -38,7 +40,15 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 class Spool:
-    def __init__(self, directory: str) -> None: ...
+    @overload
+    def __init__(self, directory: bytes) -> None: ...
+    @overload
+    def __init__(self, definitions: int, events: int, definitions_size: int, events_size: int, head: bytes) -> None:
+        """The spool as it was when its files, given by their descriptors, had these sizes, and the events this head."""
+
+    def restrict_to(self, windows: list[tuple[int, int]], steps: list[tuple[int, int]]) -> None:
+        """Decode what begins within these spans of ticks, with these steps: each its number and its tick."""
+
     def next(self) -> dict[str, Batch] | None:
         """The next rows of ops, allocs, marks, flows and counters."""
 

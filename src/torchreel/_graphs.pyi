@@ -185,6 +185,12 @@ def force_two_cores(on: bool) -> None:
     """For tests: ops run on two cores wherever they do not need each other, whatever the clock says."""
 
 def mark_step_begin() -> None: ...
+def pools() -> list[tuple[int, int]]:
+    """Of each thread: how far its pool reaches, and how many leases there are on it."""
+
+def trim_pools() -> int:
+    """Gives back what nobody holds. Gives the number of pools in which a graph runs: they stay as they are."""
+
 def pool() -> tuple[int, int]:
     """Of this thread: how far its graphs reach, in bytes, and how many outputs are held."""
 

@@ -6,7 +6,8 @@
     │   ├── CorruptReelError      a file of the reel holds bytes that make no sense
     │   │   └── TruncatedReelError    ... because its end is missing
     │   ├── NewerReelError        written by a later torchreel than this one
-    │   └── ReelExistsError       a recording would overwrite another
+    │   ├── ReelExistsError       a recording would overwrite another
+    │   └── UnwrittenReelError    the disk is full, or refuses for another reason
     ├── SnapshotError             a file of a memory snapshot cannot be used
     │   ├── NotASnapshotError     the path holds something else, or nothing
     │   └── CorruptSnapshotError  the file holds bytes or values that make no sense
@@ -60,6 +61,10 @@ class NewerReelError(ReelError):
 
 class ReelExistsError(ReelError):
     """A recording would overwrite another one."""
+
+
+class UnwrittenReelError(ReelError):
+    """A reel, or a part of it, cannot be written: the disk is full, or refuses for another reason."""
 
 
 class SnapshotError(TorchreelError):

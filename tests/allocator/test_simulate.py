@@ -306,3 +306,44 @@ def test_a_real_program_on_a_smaller_device() -> None:
     failed = one(path, capacity="500MiB")
     assert failed.ooms > 0 and failed.first_oom is not None
     assert failed.first_oom.reserved <= 500 * MIB
+
+
+def test_a_pool_whose_blocks_are_not_split() -> None:
+    events = [alloc("a", 2 * MIB, pool=(0, 3)), alloc("b", 2 * MIB, pool=(0, 3)), alloc("c", 2 * MIB)]
+    assert one(events).peak_reserved == 40 * MIB
+    whole = one(events, no_split=[(0, 3)])
+    assert whole.peak_reserved == 60 * MIB
+    assert whole.stats["allocated_bytes.all.current"] == 42 * MIB
+    for wrong in ((0, 0), (3, 0), 5):
+        with pytest.raises(OptionError, match=r"which is not a private pool of the program: it has \(0, 3\)\."):
+            one(events, no_split=[wrong])
+
+
+@pytest.mark.parametrize("conf", ["", "expandable_segments:True"])
+def test_reserved_bytes_of_private_pools(conf: str) -> None:
+    size = 20 * MIB
+    events = [alloc("a", 3 * MIB, pool=(0, 3)), alloc("b", 3 * MIB), alloc("c", 100, pool=(2, 0)), free("a")]
+    events += [{"action": "release_pool", "pool": (0, 3)}, {"action": "empty_cache"}, alloc("d", 19 * MIB, pool=(2, 0))]
+    stats = one(events, conf=conf).stats
+    name = "reserved_bytes_by_private_pools"
+    parts = ("current", "peak", "allocated", "freed")
+    assert [stats[f"{name}.0_3.all.{part}"] for part in parts] == [0, size, size, size]
+    assert [stats[f"{name}.0_3.large_pool.{part}"] for part in parts] == [0, size, size, size]
+    assert stats[f"{name}.2_0.small_pool.current"] == 2 * MIB
+    assert stats[f"{name}.2_0.large_pool.current"] == size
+    assert stats[f"{name}.2_0.all.peak"] == size + 2 * MIB
+    assert not any("0_0" in key for key in stats)
+
+
+@pytest.mark.parametrize("variable", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+def test_the_environment_is_not_used_and_said_not_to_be(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [alloc("a", 2 * MIB)]
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    assert one(events).notes == ()
+    monkeypatch.setenv(variable, "large_segment_size_mb:64")
+    device = one(events)
+    assert device.peak_reserved == 20 * MIB
+    assert device.notes == (f"{variable}=large_segment_size_mb:64 is set here and not used: give it as conf to try it",)
+    given = one(events, conf="large_segment_size_mb:64")
+    assert (given.peak_reserved, given.notes) == (64 * MIB, ())

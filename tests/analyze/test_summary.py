@@ -60,5 +60,7 @@ def test_damage_found_while_reading_is_a_sentence(tmp_path: Path) -> None:
     data = bytearray(ops.read_bytes())
     data[10 : len(data) // 2] = b"\xff" * (len(data) // 2 - 10)
     ops.write_bytes(bytes(data))
-    with pytest.raises(CorruptReelError, match=r"run\.reel cannot be read \(.*\): restore it from a copy\.$"):
+    with pytest.raises(
+        CorruptReelError, match=r"run\.reel/host-1/ops\.parquet is damaged \(.*\): restore it from a copy"
+    ):
         summary(torchreel.load(path))

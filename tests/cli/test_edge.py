@@ -238,7 +238,7 @@ def test_interrupted_while_it_measures(net: nn.Module, directory: Path, model: s
         time.sleep(0.05)
     time.sleep(0.5)
     running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate()
     assert (running.returncode, out.strip(), err.strip()) == (130, b"", b"")
     assert not list(Path().glob("*.reel")) and not list(Path("tmp").glob("torchreel*"))
 
@@ -252,7 +252,7 @@ def test_standard_output_that_is_closed(net: nn.Module) -> None:
     assert running.stdout is not None and running.stderr is not None
     running.stdout.close()
     assert running.stderr.read() == b""
-    assert running.wait(120) == 1
+    assert running.wait() == 1
     assert torchreel_package.load("run.reel").ops.num_rows > 0
 
 

@@ -21,9 +21,7 @@ Torchreel = Callable[..., Outcome]
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torchreel", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
-    )
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
 def test_help_names_every_command(torchreel: Torchreel) -> None:
@@ -81,7 +79,7 @@ def broken(directory: Path, how: str) -> str:
         return "x.reel/meta.json ends after 17 bytes, before it is complete: restore it from a copy."
     (path / "meta.json").write_text(json.dumps({"format": 999}))
     return (
-        "x.reel has format version 999 and this torchreel reads up to 4: "
+        "x.reel has format version 999 and this torchreel reads up to 5: "
         "upgrade with 'pip install --upgrade torchreel'."
     )
 
@@ -142,14 +140,14 @@ def test_interrupt_of_a_query_exits_with_130(reel: Path) -> None:
     query = "select sum(sin(range)) from range(1000000000000)"
     command = [sys.executable, "-m", "torchreel", "sql", "run.reel", query]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    # WHEN Ctrl-C comes after it has begun, which is when the process has taken a second of processor time
+    # WHEN Ctrl-C comes after it has begun, which is when the process has taken more processor time than a start takes
     times = Path(f"/proc/{process.pid}/stat")
     try:
-        while int(times.read_text().rpartition(")")[2].split()[11]) < os.sysconf("SC_CLK_TCK"):
+        while int(times.read_text().rpartition(")")[2].split()[11]) < 5 * os.sysconf("SC_CLK_TCK"):
             time.sleep(0.05)
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate()
     finally:
         process.kill()
     # THEN it ends, without a word
@@ -161,7 +159,7 @@ def test_closed_pipe_is_silent(reel: Path) -> None:
     command = f"{sys.executable} -m torchreel sql run.reel 'select * from range(300000)' --format csv"
     result = subprocess.run(
         ["bash", "-c", f"{command} | true; exit ${{PIPESTATUS[0]}}"],
-        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (1, "")
 
@@ -172,7 +170,7 @@ def test_no_torch_and_no_colours_for_reading(reel: Path) -> None:
         "codes = [main(['report', 'run.reel', '--by', 'module']), main(['sql', 'run.reel', 'select 1']),"
         " main(['--help'])]; print(codes, 'torch' in sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.stdout.splitlines()[-1] == "[0, 0, 0] False"
     assert "\x1b" not in result.stdout
 
@@ -182,7 +180,7 @@ def test_help_imports_little(directory: Path) -> None:
         "import sys; from torchreel.cli.main import main; main(['--help']);"
         "print([name for name in ('torch', 'duckdb', 'rich') if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.stdout.splitlines()[-1] == "[]"
 
 

@@ -415,3 +415,67 @@ def test_thousands_of_events() -> None:
         model(batch())
     found = rows(profiler.result(), "select count(*) as n, count(distinct parent) as p from ops where kind = 'backend'")
     assert found == [{"n": 4000, "p": 2}]
+
+
+class Delegating(torch.nn.Module):
+    """An op that gives work to a backend is the first of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 8)
+        self.second = torch.nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
+def report(profiler: EdgeProfiler, handle: int, name: str) -> None:
+    """An event that lies in no other."""
+    wait()
+    now = now_us()
+    profiler.record_backend_event(now, now, handle, name, "npu")
+
+
+PLACED = """select o.name, m.path, f.function
+            from ops o left join modules m on o.module = m.id left join stacks s on o.stack = s.id
+            left join frames f on f.id = list_extract(s.frames, 1) where o.kind = 'backend' order by o.name"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(("modules", "stacks"), [(True, True), (True, False), (False, True)])
+def test_a_known_debug_handle_says_where_the_event_stands(tmp_path: Path, modules: bool, stacks: bool) -> None:
+    from torch.jit.mobile import _load_for_lite_interpreter
+
+    path = tmp_path / "model.ptl"
+    torch.jit.script(Delegating().eval())._save_for_lite_interpreter(str(path), _save_mobile_debug_info=True)
+    model = _load_for_lite_interpreter(str(path))
+    with EdgeProfiler(model, with_modules=True) as profiler:
+        model(batch())
+    handles = {
+        row["path"]: row["debug_handle"]
+        for row in rows(
+            profiler.result(),
+            "select m.path, o.debug_handle from ops o join modules m on o.module = m.id where o.name = 'aten::linear'",
+        )
+    }
+    with EdgeProfiler(model, with_modules=modules, with_stack=stacks) as profiler:
+        model(batch())
+        for name, handle in (("a", handles["Delegating.second"]), ("b", handles["Delegating.first"])):
+            report(profiler, handle, name)
+        report(profiler, 10**9, "c")
+        report(profiler, -1, "d")
+    found = [(row["name"], row["path"], row["function"]) for row in rows(profiler.result(), PLACED)]
+    expected = [("a", "Delegating.second"), ("b", "Delegating.first"), ("c", None), ("d", None)]
+    assert [(name, path) for name, path, _ in found if modules] == [one for one in expected if modules]
+    assert [function for *_, function in found] == (["forward", "forward", None, None] if stacks else 4 * [None])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_number_that_means_nothing_to_the_model_is_kept_as_a_number() -> None:
+    """TorchScript's ops have numbers of ours, in the order in which they ran: a backend cannot mean these."""
+    model = torch.jit.script(Delegating().eval())
+    with EdgeProfiler(model, with_modules=True, with_stack=True) as profiler:
+        model(batch())
+        for handle in range(4):
+            report(profiler, handle, str(handle))
+    assert [(row["path"], row["function"]) for row in rows(profiler.result(), PLACED)] == 4 * [(None, None)]

@@ -23,9 +23,7 @@ SCRIPT = """
 
 def run(body: str, path: Path) -> subprocess.CompletedProcess[str]:
     script = textwrap.dedent(SCRIPT).format(body=textwrap.dedent(body).strip().replace("PATH", repr(str(path))))
-    return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=120
-    )
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2])
 
 
 def linears(path: Path) -> int:

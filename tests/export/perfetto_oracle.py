@@ -61,7 +61,7 @@ class Oracle:
         self._origin = origin
         self._loaded = 0
 
-    def load(self, path: Path, timeout_seconds: float = 60) -> Oracle:
+    def load(self, path: Path, timeout_seconds: float = 300) -> Oracle:
         """Load a trace; a file that Perfetto cannot read raises LoadError."""
         self._loaded += 1
         name = f"/trace/{self._loaded}/{path.name}"
@@ -76,7 +76,7 @@ class Oracle:
     def restart(self) -> None:
         """Begin with a fresh UI: one that has failed shows its dialog for ever."""
         self._page.goto(self._origin)
-        self._page.wait_for_function("window.app !== undefined", timeout=60_000)
+        self._page.wait_for_function("window.app !== undefined", timeout=300_000)
 
     def query(self, sql: str) -> list[Row]:
         """The rows of one SQL statement on the loaded trace."""

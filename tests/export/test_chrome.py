@@ -94,7 +94,7 @@ def test_a_step_as_kineto_writes_it(tmp_path: Path) -> None:
     assert list(by_name["aten::linear"]) == ["ph", "cat", "name", "pid", "tid", "ts", "dur", "args"]
     assert '"ts": 42974000002.000, "dur": 18.000' in (tmp_path / "out.json").read_text()
     assert by_name["aten::linear"]["args"] == {
-        "External id": 2,
+        "External id": 3,
         "Record function id": 0,
         "Concrete Inputs": ["", ""],
         "Input type": ["float", "float"],
@@ -105,15 +105,15 @@ def test_a_step_as_kineto_writes_it(tmp_path: Path) -> None:
         "Call stack": "model.py(12): Model.forward;train.py(3): <module>",
         "Module Hierarchy": "Model.linear",
         "FLOPs": 64,
-        "Ev Idx": 1,
+        "Ev Idx": 2,
     }
     assert by_name["AddmmBackward0"]["args"]["Fwd thread id"] == 1
     assert by_name["model.py(12): forward"]["args"] == {
-        "Python id": 7,
-        "Python parent id": 6,
+        "Python id": 8,
+        "Python parent id": 7,
         "Python thread": 100,
         "Module Hierarchy": "Model.linear",
-        "Ev Idx": 4,
+        "Ev Idx": 7,
     }
     assert [(e["ph"], e.get("bp"), e["id"], e["tid"], e["cat"]) for e in events if e["ph"] in "sf"] == [
         ("s", None, 1, 100, "fwdbwd"),
@@ -141,7 +141,7 @@ def test_memory_events(tmp_path: Path) -> None:
         "Device Type": 0,
         "Call stack": "model.py(12): Model.forward;train.py(3): <module>",
         "finished": False,
-        "Ev Idx": 9,
+        "Ev Idx": 10,
     }
     assert (memory[4]["Device Id"], memory[4]["Device Type"]) == (1, 1)
 
@@ -152,7 +152,9 @@ def test_names_of_processes_threads_and_extra_tracks(tmp_path: Path) -> None:
     process.range("one", 0, 10, thread=1, **{"async": True})
     process.add("marks", thread=44, time_ns=EPOCH, name="of a thread that the reel does not name")
     events = exported(build(tmp_path / "r.reel", process), tmp_path / "out.json")
-    named = {(e["name"], e["tid"]): next(iter(e["args"].values())) for e in events if e["ph"] == "M"}
+    named = {
+        (e["name"], e["tid"]): next(iter(e["args"].values())) for e in events if e["ph"] == "M" and e["pid"] != "Spans"
+    }
     assert named == {
         ("process_name", 0): "python",
         ("process_labels", 0): "CPU",
@@ -184,8 +186,8 @@ def test_hardware_counters_are_arguments(tmp_path: Path) -> None:
     process.add("counters", op=counted, name="cycles", value=300)
     events = exported(build(tmp_path / "r.reel", process), tmp_path / "out.json")
     args = [event["args"] for event in events if event.get("cat") == "cpu_op"]
-    base = {"External id": counted, "Record function id": 0}
-    assert args[0] == {**base, "finished": False, "cycles": 300, "Ev Idx": 0}
+    base = {"External id": counted + 1, "Record function id": 0}
+    assert args[0] == {**base, "finished": False, "cycles": 300, "Ev Idx": counted}
     assert "cycles" not in args[1]
 
 
@@ -207,7 +209,7 @@ def test_device_activity(tmp_path: Path) -> None:
         *(("gpu_memcpy", "Memcpy HtoD", 7), ("gpu_memset", "Memset (Device)", 8)),
     ]
     gemm = next(event for event in events if event["name"] == "gemm")
-    assert gemm["args"] == {"External id": 1, "device": 0, "stream": 7, "Ev Idx": 1}
+    assert gemm["args"] == {"External id": 2, "device": 0, "stream": 7, "Ev Idx": 2}
     assert {"labels": "GPU 0"} in [event["args"] for event in events if event["name"] == "process_labels"]
     assert [(e["ph"], e["cat"], e["tid"]) for e in events if e["ph"] in "sf"] == [("s", "ac2g", 100), ("f", "ac2g", 7)]
 

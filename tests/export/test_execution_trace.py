@@ -95,6 +95,8 @@ def test_fields_and_their_order_are_those_of_the_observer(both: tuple[Node, Node
 def test_each_op_is_one_of_the_observers(both: tuple[Node, Node]) -> None:
     ours, theirs = both
     wanted = [described(node) for node in ours["nodes"] if attribute(node, "op_schema")]
+    # The tape reads the learning rate anew at each replay: an op that the program itself has not.
+    wanted = [op for op in wanted if op[0] != "aten::_local_scalar_dense"]
     found = iter(described(node) for node in sorted(theirs["nodes"], key=lambda node: int(node["id"])))
     assert len(wanted) > 40
     for op in wanted:

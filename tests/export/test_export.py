@@ -49,7 +49,7 @@ def test_a_damaged_reel_is_named_and_leaves_no_file(tmp_path: Path, to: str) -> 
     reel = build(tmp_path / "r.reel", process)
     ops = tmp_path / "r.reel" / "a-1" / "ops.parquet"
     ops.write_bytes(ops.read_bytes()[:100])
-    with pytest.raises(CorruptReelError, match=r"r\.reel.*cannot be read"):
+    with pytest.raises(CorruptReelError, match=r"r\.reel/a-1/ops\.parquet ends after 100 bytes"):
         export(reel, tmp_path / "out", to)
     assert [path.name for path in tmp_path.iterdir()] == ["r.reel"]
 

@@ -34,8 +34,8 @@ def test_the_caller_of_a_python_call_is_a_python_call() -> None:
     callers = PythonCallers()
     found = callers(track, pa.record_batch(rows), [True, False, True, True])
     assert found == [
-        '"Python id": 1, "Python parent id": null, "Python thread": 7',
+        '"Python id": 2, "Python parent id": null, "Python thread": 7',
         None,
-        '"Python id": 3, "Python parent id": 1, "Python thread": 7',
-        '"Python id": 4, "Python parent id": null, "Python thread": 7',
+        '"Python id": 4, "Python parent id": 2, "Python thread": 7',
+        '"Python id": 5, "Python parent id": null, "Python thread": 7',
     ]

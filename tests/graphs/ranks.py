@@ -28,7 +28,7 @@ dist.destroy_process_group()
 sys.stdout.flush()
 os._exit(0)
 """
-_SECONDS = 120  # a rank that waits for another for ever is ended
+_SECONDS = 500  # a rank that waits for another for ever is ended
 
 
 def run_ranks(script: str, folder: Path) -> list[str]:

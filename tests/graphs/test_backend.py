@@ -318,7 +318,7 @@ def test_inexact_is_close() -> None:
 @pytest.mark.parametrize(
     ("compiling", "sentence"),
     [
-        ({"options": {"exactly": True}}, "has no option 'exactly': give some of exact, held"),
+        ({"options": {"exactly": True}}, "has no option 'exactly': did you mean exact? There are exact, held"),
         ({"options": {"held": "never"}}, "held is 'never': give one of"),
         ({"options": {"pad_to": {0: 8}}}, "pad the inputs before the call"),
         ({"mode": "reduce-overhead"}, "mode is 'reduce-overhead': the backend torchreel has none"),

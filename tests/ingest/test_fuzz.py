@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.in_child import in_child
 from tests.snapshots import SNAPSHOTS
 from torchreel.errors import SnapshotError
 from torchreel.export import export
@@ -110,27 +111,32 @@ def fuzz(path: Path, rounds: int, seed: int) -> int:
 
 
 def test_a_sample(tmp_path: Path) -> None:
-    accepted = fuzz(tmp_path / "x", 1000, 1)
+    accepted = in_child(fuzz, tmp_path / "x", 1000, 1)
     assert 0 < accepted < 1000
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_many(tmp_path: Path, seed: int) -> None:
-    assert fuzz(tmp_path / "x", 4000, 100 + seed) > 0
+    assert in_child(fuzz, tmp_path / "x", 4000, 100 + seed) > 0
+
+
+def ask_and_export(directory: Path, count: int, seed: int) -> int:
+    chance = random.Random(seed)
+    done = 0
+    while done < count:
+        (directory / "x").write_bytes(pickle.dumps(strange(chance), 4))
+        if not check(directory / "x"):
+            continue
+        with open_source(directory / "x") as reel:
+            reel.sql("SELECT max(total) FROM allocs")
+            export(reel, directory / "y", "snapshot")
+            export(reel, directory / "z.json", "snapshot")
+        assert check(directory / "y")
+        assert check(directory / "z.json")
+        done += 1
+    return done
 
 
 def test_what_is_accepted_can_be_asked_and_exported(tmp_path: Path) -> None:
-    chance = random.Random(2)
-    done = 0
-    while done < 8:
-        (tmp_path / "x").write_bytes(pickle.dumps(strange(chance), 4))
-        if not check(tmp_path / "x"):
-            continue
-        with open_source(tmp_path / "x") as reel:
-            reel.sql("SELECT max(total) FROM allocs")
-            export(reel, tmp_path / "y", "snapshot")
-            export(reel, tmp_path / "z.json", "snapshot")
-        assert check(tmp_path / "y")
-        assert check(tmp_path / "z.json")
-        done += 1
+    assert in_child(ask_and_export, tmp_path, 8, 2) == 8

@@ -62,7 +62,7 @@ def test_memory_is_bounded(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     result = subprocess.run(
         [sys.executable, "-c", LIMITED, "file", "600"],
-        **{"capture_output": True, "text": True, "timeout": 300, "check": False, "cwd": tmp_path},
+        **{"capture_output": True, "text": True, "check": False, "cwd": tmp_path},
     )
     assert result.returncode == 1, result.stderr
     assert expected in result.stderr
@@ -74,7 +74,7 @@ def test_too_little_memory_is_a_sentence_too(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     result = subprocess.run(
         [sys.executable, "-c", LIMITED, "file", "100"],
-        **{"capture_output": True, "text": True, "timeout": 300, "check": False, "cwd": tmp_path},
+        **{"capture_output": True, "text": True, "check": False, "cwd": tmp_path},
     )
     expected = "Error: There is too little memory for this: free some, or ask for less.\n"
     assert (result.returncode, result.stderr) == (1, expected)

@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import pickletools
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,12 @@ def test_values_at_the_limits_of_opcodes(value: Any, protocol: int, tmp_path: Pa
 
 
 def test_a_file_larger_than_the_window(tmp_path: Path) -> None:
-    value = [os.urandom(3_000_000), "é" * 2_000_000, [{"key": number} for number in range(300_000)], "end"]
+    value = [
+        random.Random(0).randbytes(3_000_000),
+        "é" * 2_000_000,
+        [{"key": number} for number in range(300_000)],
+        "end",
+    ]
     for protocol in (3, 4, 5):
         (tmp_path / "x").write_bytes(pickle.dumps(value, protocol))
         with (tmp_path / "x").open("rb") as file:

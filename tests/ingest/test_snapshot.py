@@ -78,8 +78,8 @@ def test_every_table() -> None:
     ]
     assert tables["stacks"].to_pylist() == [{"id": 0, "frames": [0, 1]}, {"id": 1, "frames": []}]
     assert tables["frames"].to_pylist() == [
-        {"id": 0, "file": "/src/model.py", "line": 12, "function": "forward"},
-        {"id": 1, "file": "/src/train.py", "line": 3, "function": "<module>"},
+        {"id": 0, "file": "/src/model.py", "line": 12, "function": "forward", "fx": None},
+        {"id": 1, "file": "/src/train.py", "line": 3, "function": "<module>", "fx": None},
     ]
     (process,) = tables["processes"].to_pylist()
     known = {key: value for key, value in process.items() if value is not None}
@@ -233,6 +233,8 @@ WRONG = [
     (("devices",), [0], "devices[0] is 0, not the name of a device"),
     (("device_total_memory",), [-5], "device_total_memory[0] is -5, not a number of bytes"),
     (("memory_fraction",), [1.5], "memory_fraction[0] is 1.5, not a part between 0 and 1"),
+    ((*EVENT, "frames"), [{"filename": "", "line": 3, "name": "", "fx_node_name": 5}],
+     "device_traces[0][2].frames[0].fx_node_name is 5, not a text"),
     (("lost_events",), 3, "lost_events is 3, not a list"),
     (("notes",), [1], "notes[0] is 1, not a text of at most 65,536 characters"),
 ]  # fmt: skip

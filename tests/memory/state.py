@@ -13,6 +13,11 @@ def trace(snapshot: Snapshot) -> list[dict[str, Any]]:
     return snapshot["device_traces"][0]
 
 
+def heap_segments(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Without those of private pools: graphs of other tests in this process may have some."""
+    return [segment for segment in snapshot["segments"] if tuple(segment["segment_pool_id"]) == (0, 0)]
+
+
 def blocks(snapshot: Snapshot, state: str = "active_allocated") -> list[dict[str, Any]]:
     return [block for segment in snapshot["segments"] for block in segment["blocks"] if block["state"] == state]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import re
 import time
 from pathlib import Path
@@ -242,10 +243,62 @@ def test_unused_memory_decays_without_any_further_allocation() -> None:
         reserved = memory.memory_stats()["reserved_bytes.all.current"]
         return resident_bytes() <= full - 250 * MIB and reserved < 100 * MIB
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not is_returned() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert is_returned()
+
+
+@alone
+def test_memory_decays_while_the_program_goes_on_allocating() -> None:
+    """In two phases: what the second one cuts from a large free block does not keep the rest of it."""
+    memory.use_caching_allocator(decay=0.3)
+    tensor = torch.ones(64 * MIB)
+    full = resident_bytes()
+    del tensor
+    deadline = time.monotonic() + 60
+    while resident_bytes() > full - 220 * MIB and time.monotonic() < deadline:
+        pieces = [torch.ones(size * MIB // 4) for size in (3, 2, 5)]
+        small = [torch.ones(100) for _ in range(20)]
+        assert all(bool((piece == 1).all()) for piece in pieces)
+        del pieces
+    assert resident_bytes() <= full - 220 * MIB
+    assert len(small) == 20
+    assert memory.memory_stats()["purged_bytes"] >= 220 * MIB
+
+
+@alone
+def test_nothing_is_lost_while_blocks_are_cut_joined_and_returned() -> None:
+    memory.use_caching_allocator(decay=0.01)
+    seed = 13
+    print("seed", seed)
+    chance = random.Random(seed)
+    held: list[tuple[int, torch.Tensor]] = []
+    for turn in range(1500):
+        if len(held) > 25 or (held and chance.random() < 0.45):
+            value, tensor = held.pop(chance.randrange(len(held)))
+            assert bool((tensor == value).all())
+        else:
+            value = turn % 251
+            held.append((value, torch.full((int(2 ** chance.uniform(18, 24)),), value, dtype=torch.uint8)))
+        if turn % 300 == 0:
+            assert_tiled(memory.snapshot())
+    assert all(bool((tensor == value).all()) for value, tensor in held)
+    held.clear()
+    del tensor
+    memory.empty_cache()
+    assert memory.memory_stats()["reserved_bytes.large_pool.current"] == 0
+
+
+@alone
+def test_a_tensor_of_ten_mebibytes_reserves_twelve_and_shares_the_rest() -> None:
+    memory.use_caching_allocator()
+    ten = tensor_of(10 * MIB)
+    assert memory.memory_stats()["reserved_bytes.all.current"] == 12 * MIB
+    assert memory.memory_stats()["allocated_bytes.all.current"] == 10 * MIB + 64
+    rest = tensor_of(MIB + 512 * KIB)
+    assert memory.memory_stats()["reserved_bytes.all.current"] == 12 * MIB
+    assert ten.data_ptr() < rest.data_ptr() < ten.data_ptr() + 12 * MIB
 
 
 @alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import torchreel
-from tests.memory.state import assert_tiled, blocks, live, replay, trace
+from tests.memory.state import assert_tiled, blocks, heap_segments, live, replay, trace
 from torchreel import memory
 from torchreel.errors import OptionError
 
@@ -126,7 +127,7 @@ def test_none_stops_and_forgets() -> None:
     kept = torch.empty(50 * KIB, dtype=torch.uint8)
     memory.record_history(None)
     snapshot = memory.snapshot()
-    assert snapshot["segments"] == [] and trace(snapshot) == [] and snapshot["external_annotations"] == []
+    assert heap_segments(snapshot) == [] and trace(snapshot) == [] and snapshot["external_annotations"] == []
     assert "record_history()" in snapshot["notes"][0]
     assert kept.numel() == 50 * KIB
 
@@ -269,6 +270,63 @@ def test_annotations_can_be_left_out_and_are_a_ring_too() -> None:
             pass
     shown = [(row["name"], row["stage"]) for row in memory.snapshot()["external_annotations"]]
     assert shown == [("step 2", "END"), ("step 3", "START"), ("step 3", "END")]
+
+
+def test_annotations_of_the_calling_thread_alone() -> None:
+    def other() -> None:
+        with torchreel.range("theirs"):
+            torch.empty(5)
+
+    for everybody, expected in ((False, ["mine"]), (True, ["mine", "theirs"]), (None, ["mine", "theirs"])):
+        memory.record_history(global_record_annotations=everybody, clear_history=True)
+        with torchreel.range("mine"):
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+        notes = memory.snapshot()["external_annotations"]
+        assert sorted(note["name"] for note in notes if note["stage"] == "START") == expected
+        memory.record_history(None)
+
+
+@pytest.mark.parametrize("device", [None, "cpu", "cuda:1", 3, torch.device("cuda")])
+def test_a_call_that_was_written_for_torch_carries_over(device: Any) -> None:
+    memory.record_history("all", "all", "python", 1000, device, False, False, True, None)
+    torch.empty(4321, dtype=torch.uint8)
+    assert actions(4321) == ["alloc", "free_requested", "free_completed"], "the history is of the CPU all the same"
+
+
+def test_the_words_are_torchs_in_torchs_order() -> None:
+    theirs = list(inspect.signature(torch.cuda.memory._record_memory_history).parameters)
+    ours = list(inspect.signature(memory.record_history).parameters)
+    assert ours[: len(theirs)] == theirs
+
+
+def test_metadata_can_be_read_and_put_back() -> None:
+    assert memory.get_metadata() == ""
+    memory.set_metadata("epoch 3, ünïcode")
+    read: list[str] = []
+    thread = threading.Thread(target=lambda: read.append(memory.get_metadata()))
+    thread.start()
+    thread.join()
+    assert (memory.get_metadata(), read) == ("epoch 3, ünïcode", [""])
+    memory.record_history()
+    memory.record_history(None)
+    assert memory.get_metadata() == "epoch 3, ünïcode"
+    memory.set_metadata("")
+    assert memory.get_metadata() == ""
+
+
+def test_the_state_alone() -> None:
+    memory.record_history()
+    held = torch.empty(54321, dtype=torch.uint8)
+    with torchreel.range("step"):
+        whole = memory.snapshot()
+    state = memory.snapshot(include_traces=False)
+    assert state["segments"] == whole["segments"]
+    assert state["device_traces"] == [[]] and state["external_annotations"] == []
+    assert state["lost_events"] == [None]
+    assert set(state) == set(whole)
+    assert any(block["requested_size"] == held.numel() and block["frames"] for block in blocks(state))
 
 
 def test_metadata_is_of_the_thread_that_set_it() -> None:
@@ -425,6 +483,13 @@ def test_share_memory_is_the_free_of_the_block_that_was_copied() -> None:
         ({"skip_actions": "alloc"}, "skip_actions='alloc' is a text: give a list of actions, like ['alloc']."),
         ({"skip_actions": 5}, "skip_actions=5 is not a list of actions."),
         ({"skip_actions": [["alloc"]]}, "skip_actions has ['alloc'], which is not an action"),
+        ({"device": "gpu"}, "device='gpu' is not a device. Leave it out: the history is always of all devices."),
+        ({"device": [0]}, "device=[0] is not a device."),
+        ({"compile_context": "yes"}, "compile_context='yes' is neither True nor False."),
+        ({"global_record_annotations": 1}, "global_record_annotations=1 is neither True nor False."),
+        ({"clear_history": None}, "clear_history=None is neither True nor False."),
+        ({"forward_frames": True, "context": "state"}, "forward_frames=True needs events with stacks: enabled='all'"),
+        ({"forward_frames": True, "enabled": "state"}, "forward_frames=True needs events with stacks"),
     ],
 )
 def test_wrong_options_are_said(options: dict[str, Any], says: str) -> None:

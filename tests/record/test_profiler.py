@@ -182,7 +182,7 @@ def test_events_are_partial_after_the_timeout() -> None:
     with profile(post_processing_timeout_s=0.0) as prof:
         torch.ones(1)
     assert names(prof) == []
-    with pytest.raises(OptionError, match="post_processing_timeout_s=-1 is negative"):
+    with pytest.raises(OptionError, match="post_processing_timeout_s must be non-negative, and is -1"):
         profile(post_processing_timeout_s=-1)
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import torchreel
+from tests.synthetic import Process, call, write_reel
 from torchreel.errors import (
     CorruptReelError,
     NewerReelError,
@@ -53,7 +54,7 @@ def test_the_files_are_plain_parquet_that_any_tool_reads(path: Path) -> None:
 
     count = duckdb.sql(f"select count(*) from read_parquet('{only_part(path)}/ops.parquet')").fetchall()
     assert count == [(torchreel.load(path).ops.num_rows,)]
-    assert json.loads((path / "meta.json").read_text())["format"] == 4
+    assert json.loads((path / "meta.json").read_text())["format"] == 5
 
 
 def test_sql_sees_every_table(path: Path) -> None:
@@ -113,7 +114,7 @@ def test_foreign_directories_and_files(tmp_path: Path) -> None:
 
 def test_a_reel_of_format_1_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v1.reel")
-    assert reel.meta["format"] == 4
+    assert reel.meta["format"] == 5
     assert reel.allocs.num_rows > 0 and reel.allocs["stream"].null_count == reel.allocs.num_rows
     assert reel.segments.num_rows == reel.devices.num_rows == 0
     assert reel.sql("select count(*) as n from ops where kind = 'range'")["n"].to_pylist() == [4]
@@ -121,7 +122,7 @@ def test_a_reel_of_format_1_opens() -> None:
 
 def test_a_reel_of_format_2_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v2.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (4, 2)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (5, 2)
     assert reel.tape_ops.num_rows == 0 and reel.steps.num_rows == 4
     assert reel.sql("select count(*) as n from tape_ops")["n"].to_pylist() == [0]
     assert reel.sql("select count(*) as n from ops where kind = 'range' and name = 'step'")["n"].to_pylist() == [3]
@@ -137,7 +138,7 @@ def test_a_reel_that_is_removed_while_it_is_open(tmp_path: Path) -> None:
 
 def test_a_reel_of_format_3_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v3.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (4, 3)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (5, 3)
     assert reel.ops.num_rows > 0 and reel.ops["backend"].null_count == reel.ops.num_rows
     known = reel.sql("select count(reserved) as n from allocs")
     assert known["n"].to_pylist() == [0] and reel.allocs.num_rows > 0
@@ -146,7 +147,7 @@ def test_a_reel_of_format_3_opens() -> None:
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 4"):
+    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 5"):
         torchreel.load(path)
 
 
@@ -197,3 +198,19 @@ def test_names_are_helpful(path: Path) -> None:
     assert repr(reel) == f"<Reel {str(path)!r}: 1 process>"
     with pytest.raises(AttributeError, match="its tables are ops"):
         _ = reel.opps
+
+
+def test_a_reel_is_read_after_the_program_went_to_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    write_reel(tmp_path / "a.reel", Process({"main": [call("aten::mm", 100)]}))
+    reel, asked = torchreel.load("a.reel"), torchreel.load("a.reel")
+    assert asked.sql("select name from ops").num_rows == 1
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert reel.path == tmp_path / "a.reel"
+    assert reel.sql("select name from ops").num_rows == asked.sql("select name from ops").num_rows == 1
+    assert reel.ops.num_rows == 1
+    monkeypatch.chdir(tmp_path)
+    assert reel.path == Path("a.reel")

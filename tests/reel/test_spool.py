@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import torchreel
+from tests.in_child import in_child
 from torchreel import _core
 from torchreel.errors import CorruptReelError, ReelError
 from torchreel.record import RecordOptions, process
@@ -120,6 +121,7 @@ def damage(whole: Path, part: Path, seed: int) -> None:
 
 def read_damaged(whole: Path, tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
+        print("seed", seed, flush=True)
         part = tmp_path / "damaged"
         damage(whole, part, seed)
         try:
@@ -131,9 +133,51 @@ def read_damaged(whole: Path, tmp_path: Path, seeds: range) -> None:
 
 
 def test_damage_never_crashes(whole: Path, tmp_path: Path) -> None:
-    read_damaged(whole, tmp_path, range(150))
+    in_child(read_damaged, whole, tmp_path, range(150))
 
 
 @pytest.mark.long
 def test_much_damage_never_crashes(whole: Path, tmp_path: Path) -> None:
-    read_damaged(whole, tmp_path, range(1000, 11_000))
+    in_child(read_damaged, whole, tmp_path, range(1000, 11_000))
+
+
+def rows(tables: dict[str, pa.Table]) -> dict[str, list[object]]:
+    return {name: table.to_pylist() for name, table in tables.items()}
+
+
+def test_a_spool_is_what_it_was_at_the_moment_of_its_extent(whole: Path, tmp_path: Path) -> None:
+    events = (whole / "spool" / "events").read_bytes()
+    definitions = (whole / "spool" / "definitions").read_bytes()
+    part = tmp_path / "p"
+    shutil.copytree(whole, part)
+    cut = 96 + (len(events) - 96) // 3 // 8 * 8
+    (part / "spool" / "events").write_bytes(events[:cut])
+    before = rows(spool.read(part))
+    assert 0 < len(before["ops"]) < ops_in(whole).num_rows
+    extents = [spool.Extent(part, keep=True), spool.Extent(part, keep=False)]
+    # It goes on, and its head is written anew: with another end, and closed.
+    with (part / "spool" / "events").open("r+b") as file:
+        file.write(bytes(reversed(events[:96]))[:48] + events[48:96])
+        file.seek(0, 2)
+        file.write(events[cut:])
+    (part / "spool" / "definitions").write_bytes(definitions + definitions[16:])
+    for extent in extents:
+        assert rows(spool.read(part, extent)) == before
+    shutil.rmtree(part / "spool")
+    assert rows(spool.read(part, extents[0])) == before
+    with pytest.raises(ReelError, match="was closed, or removed, since the reel was opened"):
+        spool.read(part, extents[1])
+
+
+def test_files_of_a_spool_are_closed_with_its_extent(whole: Path) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = descriptors()
+    extents = [spool.Extent(whole) for _ in range(5)]
+    assert descriptors() == first + 10
+    del extents
+    assert descriptors() == first
+    for _ in range(5):
+        spool.read(whole)
+    assert descriptors() == first

@@ -223,7 +223,7 @@ def test_an_input_with_a_tangent() -> None:
     with torch.autograd.forward_ad.dual_level():
         assert tape.replay(torch.full((2,), 3.0)).tolist() == [9.0, 9.0]
         dual = torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2))
-        with pytest.raises(GuardError, match=r"Input input_0 has a tangent of forward-mode AD"):
+        with pytest.raises(GuardError, match=r"Input x has a tangent of forward-mode AD"):
             tape.replay(dual)
 
 

@@ -239,7 +239,7 @@ def test_a_branch_that_went_another_way() -> None:
 
     difference = diff(trace(step, torch.ones(3), hashes=True), trace(step, -torch.ones(3), hashes=True))
     assert difference is not None and difference.names == ("aten::sum", "aten::sum")
-    assert difference.causes == ("The input input_0 is not the same at the beginning of both.",)
+    assert difference.causes == ("The input x is not the same at the beginning of both.",)
 
 
 def test_another_shape() -> None:

@@ -58,7 +58,7 @@ def test_the_state_has_its_names_and_is_the_tapes_own() -> None:
     parameters = dict(module.named_parameters())
     assert set(parameters) == {"model.0.weight", "model.0.bias", "model.3.weight", "model.3.bias"}
     assert parameters["model.0.weight"] is tape.state["model.0.weight"]
-    assert [node.target for node in module.graph.nodes if node.op == "placeholder"] == ["input_0", "input_1"]
+    assert [node.target for node in module.graph.nodes if node.op == "placeholder"] == ["x", "y"]
 
 
 def test_nodes_say_where_they_come_from() -> None:

@@ -6,11 +6,13 @@ import io
 import math
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import torchreel
 from torchreel.errors import GuardError
@@ -216,3 +218,28 @@ def test_a_write_through_numpy_that_no_op_reads() -> None:
     except GuardError:
         return  # it saw that the memory is another now
     assert torch.equal(result, expected) and kept.tolist() == [4.0] * 3
+
+
+def test_a_tape_without_optimizers_replays_while_steps_of_optimizers_are_recorded(tmp_path: Path) -> None:
+    x = torch.ones(3)
+    tape = torchreel.trace(lambda x: x.relu() + 1, x)
+    with torchreel.record(tmp_path / "a.reel"):  # has a hook that counts the steps of optimizers
+        assert torch.equal(tape.replay(-x), torch.ones(3))
+
+
+def test_a_tape_with_an_optimizer_heeds_hooks_of_optimizers() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def step() -> None:
+        weight.sum().backward()
+        optimizer.step()
+
+    step()
+    tape = torchreel.trace(step)
+    hook = register_optimizer_step_post_hook(lambda *_: None)
+    try:
+        with pytest.raises(GuardError, match="hook"):
+            tape.replay()
+    finally:
+        hook.remove()

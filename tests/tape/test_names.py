@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -55,12 +56,12 @@ def test_a_training_step() -> None:
         *(f"model.layers.{place}.{name}" for place in (0, 1) for name in ("weight", "bias")),
     ]
     found = roles(tape)
-    assert [name for name, role in found.items() if role == "input"] == ["input_0", "target"]
+    assert [name for name, role in found.items() if role == "input"] == ["x", "target"]
     assert {name for name, role in found.items() if role == "parameter"} == set(parameters)
     assert {name for name, role in found.items() if role == "buffer"} == {
         f"model.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
     }
-    assert {name for name, role in found.items() if role == "optimizer"} == {
+    assert {name for name, role in found.items() if role == "optimizer"} - {"AdamW.lr.0"} == {
         f"optimizer.{parameter}.{name}" for parameter in parameters for name in ("step", "exp_avg", "exp_avg_sq")
     }
     assert not [name for name, role in found.items() if role == "captured"]
@@ -184,6 +185,59 @@ def test_backward_knows_its_forward() -> None:
 
 def test_inputs_and_outputs_are_described() -> None:
     tape = torchreel.trace(lambda x, *, y: {"sum": x + y, "n": 3, "both": (x, None)}, torch.ones(2), y=torch.ones(2))
-    assert [each.name for each in tape.inputs] == ["input_0", "y"]
+    assert [each.name for each in tape.inputs] == ["x", "y"]
     assert tape.outputs.kind == "dict" and tape.outputs.keys == ["sum", "n", "both"]
     assert tape.outputs.parts[1].leaf == 3 and tape.outputs.parts[2].kind == "tuple"
+
+
+def test_inputs_are_named_as_parameters() -> None:
+    def function(inputs, state, *rest, aten, **more):  # type: ignore[no-untyped-def]
+        return inputs + state["a"][1] + rest[0] + rest[1] + aten + more["last"]
+
+    given = [torch.full((2,), float(number)) for number in range(6)]
+    tape = torchreel.trace(
+        function, given[0], {"a": (None, given[1])}, given[2], given[3], aten=given[4], last=given[5]
+    )
+    names = [each.name for each in tape.inputs]
+    assert names == ["inputs", "state_a_1", "rest_0", "rest_1", "aten", "last"]
+    space: dict[str, object] = {}
+    exec(compile(tape.python(), "tape.py", "exec"), space)
+    assert space["run"](given, {}).tolist() == [15.0, 15.0]  # type: ignore[operator]
+
+
+def test_names_of_inputs_that_would_be_two_are_told_apart() -> None:
+    tape = torchreel.trace(lambda x, x_0: x[0] + x_0, [torch.ones(1)], torch.ones(1))
+    names = [each.name for each in tape.inputs]
+    assert names == ["x_0", "input_1"]
+    assert [each.name for each in torchreel.trace(torch.sin, torch.ones(1)).inputs] == ["input_0"]
+
+
+def test_inputs_of_modules_methods_and_partials() -> None:
+    class Scaled(torch.nn.Module):
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            return hidden * 2
+
+        def other(self, wide: torch.Tensor) -> torch.Tensor:
+            return wide * 3
+
+    def both(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return first + second
+
+    model, one = Scaled(), torch.ones(2)
+    assert [each.name for each in torchreel.trace(model, one).inputs] == ["hidden"]
+    assert [each.name for each in torchreel.trace(model.other, one).inputs] == ["wide"]
+    assert [each.name for each in torchreel.trace(functools.partial(both, torch.ones(2)), one).inputs] == ["second"]
+
+
+def test_a_file_keeps_the_names_and_takes_old_ones(tmp_path: Path) -> None:
+    tape = torchreel.trace(lambda x, scale: x * scale, torch.ones(2), torch.full((2,), 3.0))
+    tape.save(tmp_path / "new.tape")
+    new = torchreel.load_tape(tmp_path / "new.tape")
+    assert [each.name for each in new.inputs] == ["x", "scale"]
+    for place, each in enumerate(tape.inputs):  # as earlier versions named them
+        each.name = tape.program.slots[each.slot].name = f"input_{place}"
+    tape.save(tmp_path / "old.tape")
+    old = torchreel.load_tape(tmp_path / "old.tape")
+    assert [each.name for each in old.inputs] == ["input_0", "input_1"]
+    for loaded in (new, old):
+        assert loaded.replay(torch.ones(2), torch.full((2,), 4.0)).tolist() == [4.0, 4.0]

@@ -192,7 +192,7 @@ def test_names_roles_lines_and_modules_are_carried_over() -> None:
     tape = torchreel.trace(twin_step, *inputs(), outplace=True)
     check(tape.program)
     assert tape.state.keys() == plain.state.keys()
-    assert [(each.name, each.slot in tape.tensors) for each in tape.inputs] == [("input_0", True), ("input_1", True)]
+    assert [(each.name, each.slot in tape.tensors) for each in tape.inputs] == [("x", True), ("y", True)]
     named = [(op.name, op.stack > 0, op.backward) for op in plain.program.ops if op.name == "aten::addmm"]
     assert named and named == [
         (op.name, op.stack > 0, op.backward) for op in tape.program.ops if op.name == "aten::addmm"
@@ -230,7 +230,7 @@ def test_numbers_that_left_for_python_still_stop_a_replay() -> None:
 
 def test_inputs_that_share_memory_and_are_written_are_refused() -> None:
     base = torch.ones(2, 3)
-    with pytest.raises(TraceError, match="also reaches as input_1"):
+    with pytest.raises(TraceError, match="also reaches as y"):
         torchreel.trace(lambda x, y: x.add_(1).sum() + y.sum(), base, base[0], outplace=True)
     # Nothing is left switched on.
     assert torchreel.trace(torch.sin, base).replay(base).shape == (2, 3)

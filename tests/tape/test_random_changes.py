@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -266,3 +268,26 @@ def test_random_programs(shard: int) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_many_random_programs() -> None:
     assert sum(replayed(seed) for seed in range(1000, 4000)) > 3000
+
+
+FORKS = """
+import torch, torchreel
+
+def forks(x):
+    with torch.random.fork_rng():
+        inside = torch.rand(3)
+    return x + inside, torch.rand(3)
+
+x = torch.ones(3)
+tape = torchreel.trace(forks, x)
+for seed in (1, 2):
+    torch.manual_seed(seed)
+    replayed = tape.replay(x)
+    torch.manual_seed(seed)
+    assert all(map(torch.equal, replayed, forks(x)))
+"""
+
+
+def test_the_first_fork_of_a_process() -> None:
+    """torch looks the device's module up once, and keeps it: that is nothing that a replay has to leave."""
+    subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True, text=True)

@@ -63,7 +63,7 @@ def test_a_thread_that_outlives_the_trace() -> None:
     def work(x: torch.Tensor) -> None:
         x.sin()
         started.set()
-        go.wait(10)
+        go.wait(300)
         later.append(x.cos())
 
     workers: list[threading.Thread] = []
@@ -71,7 +71,7 @@ def test_a_thread_that_outlives_the_trace() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         workers.append(threading.Thread(target=work, args=(x,)))
         workers[0].start()
-        started.wait(10)
+        started.wait(300)
         return x.neg()
 
     tape = torchreel.trace(function, torch.ones(2))
@@ -85,7 +85,7 @@ def test_a_thread_of_the_last_trace_is_not_on_the_next_tape() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        go.wait(10)
+        go.wait(300)
         torch.ones(2).cos()
         done.set()
 
@@ -94,7 +94,7 @@ def test_a_thread_of_the_last_trace_is_not_on_the_next_tape() -> None:
 
     def function(x: torch.Tensor) -> torch.Tensor:
         go.set()
-        done.wait(10)
+        done.wait(300)
         return x.sin()
 
     tape = torchreel.trace(function, torch.ones(2))

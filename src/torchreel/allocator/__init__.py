@@ -2,6 +2,7 @@
 
 from torchreel.allocator.conf import Conf
 from torchreel.allocator.gpu_only import GpuOnly
+from torchreel.allocator.pinned import PinnedSimulation, simulate_pinned
 from torchreel.allocator.predict import Prediction, predict
 from torchreel.allocator.simulate import DeviceSimulation, Simulation, simulate
 from torchreel.allocator.sweep import sweep
@@ -12,11 +13,13 @@ __all__ = [
     "DeviceSimulation",
     "DeviceVerification",
     "GpuOnly",
+    "PinnedSimulation",
     "Prediction",
     "Simulation",
     "Verification",
     "predict",
     "simulate",
+    "simulate_pinned",
     "sweep",
     "verify",
 ]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchreel.errors import CorruptReelError, OptionError
-from torchreel.reel.query import connect
+from torchreel.errors import OptionError
+from torchreel.reel.query import connect, unreadable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from torchreel.reel import Reel
 
+_TABLES = ("allocs", "ops", "inputs")
 _MADE = ("alloc", "preexisting")
 
 
@@ -46,7 +47,7 @@ class CpuRun:
 
     def __init__(self, reel: Reel) -> None:
         self._reel = reel
-        self._connection = connect(reel, ("allocs", "ops", "inputs"))
+        self._connection = connect(reel, _TABLES)
         self.process, self.peaks = self._largest_process()
         rows = self._rows(
             "SELECT coalesce(time_ns, 0) AS time_ns, action, size, op, coalesce(alloc, id) AS block"
@@ -164,8 +165,7 @@ class CpuRun:
         try:
             table: pa.Table = self._connection.sql(query).to_arrow_table()
         except duckdb.Error as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise CorruptReelError(f"{self._reel.path} cannot be read ({reason}): restore it from a copy.") from None
+            raise unreadable(self._reel, _TABLES, error) from None
         return table
 
 

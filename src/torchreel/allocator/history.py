@@ -97,7 +97,7 @@ def histories(reel: Reel) -> list[History]:
     """One for each device of each process that has events or a state."""
     tables = {name: reel.table(name) for name in ("allocs", "segments", "blocks", "devices", "settings", "processes")}
     found = []
-    for process in range(len(reel.parts)):
+    for process in (part.index for part in reel.parts):
         parts = {name: table.filter(pc.equal(table["process"], process)) for name, table in tables.items()}
         found.extend(histories_of(parts, process))
     return found

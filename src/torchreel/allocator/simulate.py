@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchreel import _allocator
@@ -13,6 +15,9 @@ from torchreel.allocator.source import Source, programs
 from torchreel.errors import OptionError
 from torchreel.reel.sizes import parse_size
 
+# Of these torch reads the first that is set.
+_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_BY_POOL = "reserved_bytes_by_private_pools."
 _STATES = ("inactive", "active_pending_free", "active_allocated")
 
 
@@ -104,6 +109,7 @@ def simulate(
     torch_version: str | None = None,
     fraction: float | None = None,
     trace: bool = False,
+    no_split: Collection[tuple[int, int]] = (),
 ) -> Simulation:
     """Run a program through the CUDA caching allocator.
 
@@ -117,6 +123,9 @@ def simulate(
     - release_pool: nobody uses the private `pool` any more.
 
     `conf` is a text as PYTORCH_CUDA_ALLOC_CONF, or a Conf; None is what the recording ran with, else PyTorch's default.
+    The environment of this process is not the recorded one's: it is not used, and a note says so where it is set.
+    `no_split` are the private pools, as pairs of numbers, that were made with MemPool(no_split=True), besides those of
+    which the final state of a snapshot tells it.
     `capacity` is the memory that the allocator has (bytes, or a text such as "24GiB"; None: no limit), `fraction` the
     part of it that the process may use. `torch_version` is the one of the recording, else 2.13.
 
@@ -131,12 +140,47 @@ def simulate(
     if fraction is not None and not 0 <= fraction <= 1:
         raise OptionError(f"fraction={fraction!r} is not a part of a device's memory: give a number from 0 to 1.")
     version = None if torch_version is None else version_of(torch_version)
+    found = programs(events).devices
+    whole = _whole_pools(found, no_split)
+    ignored = _ignored_environment() if conf is None else ()
     return Simulation(
         {
-            name: _simulated(program, conf or program.conf, bytes_, version, fraction, trace)
-            for name, program in programs(events).devices.items()
+            name: _simulated(
+                replace(program, flags=whole[name], notes=(*program.notes, *ignored)),
+                conf or program.conf,
+                bytes_,
+                version,
+                fraction,
+                trace,
+            )
+            for name, program in found.items()
         }
     )
+
+
+def _ignored_environment() -> tuple[str, ...]:
+    """What is set for an allocator of this process."""
+    return tuple(
+        f"{name}={os.environ[name]} is set here and not used: give it as conf to try it"
+        for name in _VARIABLES
+        if os.environ.get(name)
+    )
+
+
+def _whole_pools(found: dict[str, Program], no_split: Collection[tuple[int, int]]) -> dict[str, dict[int, set[str]]]:
+    """The flags of each device's pools, with those whose blocks are never split."""
+    known = {pool for program in found.values() for pool in program.pools[1:]}
+    for pool in no_split:
+        if pool not in known:
+            has = ", ".join(map(str, sorted(known))) or "none"
+            raise OptionError(f"no_split has {pool!r}, which is not a private pool of the program: it has {has}.")
+    return {
+        name: {
+            index: program.flags.get(index, set()) | ({"no_split"} if pool in no_split else set())
+            for index, pool in enumerate(program.pools)
+        }
+        for name, program in found.items()
+    }
 
 
 def _capacity(capacity: int | str) -> int:
@@ -182,8 +226,18 @@ def _flags(program: Program, pool: int, version: tuple[int, int]) -> set[str]:
     return program.flags.get(pool, set()) | ({"capturing"} if captured else set())
 
 
+def _with_pool_id(name: str, pools: list[tuple[int, int]]) -> str:
+    """The name with a pool's id, as torch writes it, in place of its index."""
+    if not name.startswith(_BY_POOL):
+        return name
+    index, rest = name.removeprefix(_BY_POOL).split(".", 1)
+    first, second = pools[int(index)]
+    return f"{_BY_POOL}{first}_{second}.{rest}"
+
+
 def _described(program: Program, conf: Conf, result: dict[str, Any]) -> DeviceSimulation:
     stats: dict[str, int] = result["stats"]
+    stats = {_with_pool_id(name, program.pools): value for name, value in stats.items()}
     stats["max_split_size"] = -1 if conf.max_split_size is None else conf.max_split_size
     oom = result["first_oom"]
     return DeviceSimulation(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from torchreel.errors import CorruptReelError, QueryError
+from torchreel.errors import QueryError, first_line
 from torchreel.reel import TABLES, Reel
-from torchreel.reel.query import connect
+from torchreel.reel.query import connect, unreadable
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,6 +19,7 @@ def opened(reel: Reel, tables: Iterable[str] = TABLES) -> Iterator[duckdb.DuckDB
     """Connect to the tables that a question needs; a file that cannot be read on the way is a CorruptReelError."""
     import duckdb
 
+    tables = tuple(tables)
     connection = connect(reel, tables)
     try:
         yield connection
@@ -27,12 +28,8 @@ def opened(reel: Reel, tables: Iterable[str] = TABLES) -> Iterator[duckdb.DuckDB
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except duckdb.OutOfMemoryException as error:
-        raise QueryError(f"There is too little memory to read {reel.path}: {_first_line(error)}.") from None
+        raise QueryError(f"There is too little memory to read {reel.path}: {first_line(error)}.") from None
     except duckdb.Error as error:
-        raise CorruptReelError(f"{reel.path} cannot be read ({_first_line(error)}): restore it from a copy.") from None
+        raise unreadable(reel, tables, error) from None
     finally:
         connection.close()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

@@ -49,7 +49,7 @@ _OPTIONAL = {"shapes": "inputs", "memory": "allocs", "stacks": "stacks", "module
 
 def summary(reel: Reel) -> Summary:
     """Read what is needed for a summary: the small tables, and three columns of the ops."""
-    with opened(reel) as connection:
+    with opened(reel, ("ops", "processes", "threads", "steps", *_OPTIONAL.values())) as connection:
         return _summary(reel, connection)
 
 

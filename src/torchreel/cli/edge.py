@@ -12,6 +12,7 @@ import click
 
 from torchreel.cli.edge_reels import reel_names, rooms
 from torchreel.cli.formats import write_json
+from torchreel.cli.sources import refuse_standard_output
 from torchreel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _parts(ctx: click.Context, param: click.Parameter, uses: Sequence[str]) -> P
 )
 @click.option("--compare", type=click.Path(path_type=Path), metavar="MODEL", help="Another format of it, beside it.")
 @click.option("--threads", type=click.IntRange(1, 1024), help="Threads of the runtime.  [as many as torch chooses]")
+@click.option("--no-check", is_flag=True, help="Load it here at once, not first in a process that may crash.")
 @click.option("--nested", is_flag=True, help="Ops within ops as well, each with its own time.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The reel to write.  [run.reel, run-2.reel ...]")
 @click.option("--force", is_flag=True, help="Replace the reel of -o if it exists.")
@@ -76,6 +78,7 @@ def command(
     form: str,
     limit: int,
     parts: Parts,
+    no_check: bool,
     **numbers: Any,
 ) -> None:
     """Run MODEL, a file as it is shipped, and show what each op and each module of it costs.
@@ -103,12 +106,13 @@ def command(
     for path in (model, compare):
         if path is not None and not path.exists():
             raise OptionError(f"There is no model {path}: check the path.")
+    refuse_standard_output(output)
     reels = reel_names(output, force, 1 if compare is None else 2)
     options = _options(parts, numbers)
     if compare is None:
-        _one(model, inputs, options, reels, form, limit)
+        _one(model, inputs, options, reels, form, limit, not no_check)
     else:
-        _two((model, compare), inputs, options, reels, form, limit)
+        _two((model, compare), inputs, options, reels, form, limit, not no_check)
 
 
 def _options(parts: Parts, numbers: dict[str, Any]) -> MeasureOptions:
@@ -119,14 +123,20 @@ def _options(parts: Parts, numbers: dict[str, Any]) -> MeasureOptions:
 
 
 def _one(
-    path: Path, inputs: tuple[str, ...], options: MeasureOptions, names: list[Path | None], form: str, limit: int
+    path: Path,
+    inputs: tuple[str, ...],
+    options: MeasureOptions,
+    names: list[Path | None],
+    form: str,
+    limit: int,
+    check: bool,
 ) -> None:
     from torchreel.analyze.edge import edge_costs
     from torchreel.cli.edge_costs import costs_dict, print_costs
     from torchreel.edge.measure import load_model, measure, warm_up
 
     _say(f"{path}: loading and running ...")
-    loaded = load_model(path, inputs, options.threads)
+    loaded = load_model(path, inputs, options.threads, check)
     warm_up(loaded, options)
     with rooms(names) as reels:
         measurement = measure(loaded, reels[0], options)
@@ -144,13 +154,14 @@ def _two(
     names: list[Path | None],
     form: str,
     limit: int,
+    check: bool,
 ) -> None:
     from torchreel.cli.edge_compared import Compared, compared_dict, print_compared
     from torchreel.edge.by_turns import by_turns, largest_difference, load_both
     from torchreel.edge.measure import measure, warm_up
 
     _say(f"{paths[0]} and {paths[1]}: loading and running ...")
-    models = load_both(paths, inputs, options.threads)
+    models = load_both(paths, inputs, options.threads, check)
     for model in models:
         warm_up(model, options)
     apart = largest_difference(models[0], models[1], options)

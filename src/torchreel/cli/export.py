@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from torchreel.cli.sources import is_standard_output, open_reel, skip_damaged_option
 from torchreel.cli.units import bytes_text
 from torchreel.errors import OptionError
 
@@ -22,13 +23,21 @@ TARGETS = {
     "execution-trace": (".et.json", "give it to the tools of Chakra or to et_replay"),
 }
 
+_BYTES = ("perfetto", "snapshot")
+
 
 @click.command("export")
 @click.argument("reel")
 @click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="The format to write.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file.  [REEL's name with another end]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The file, - for the standard output.  [REEL's name with another end]",
+)
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
-def command(reel: str, target: str, output: Path | None, force: bool) -> None:
+@skip_damaged_option
+def command(reel: str, target: str, output: Path | None, force: bool, skip_damaged: bool) -> None:
     """Write REEL, or a tape, as a file that another tool opens.
 
     \b
@@ -36,6 +45,8 @@ def command(reel: str, target: str, output: Path | None, force: bool) -> None:
         run.pftrace, a timeline for https://ui.perfetto.dev
     torchreel export run.reel --to chrome -o trace.json
         the JSON that torch.profiler writes; compressed if the name ends in .gz
+    torchreel export run.reel --to chrome -o - | gzip | ssh host 'cat > trace.json.gz'
+        to the standard output, uncompressed
     torchreel export run.reel --to speedscope
         run.speedscope.json, flame graphs for https://www.speedscope.app
     torchreel export run.reel --to stacks && flamegraph.pl run.stacks.txt > run.svg
@@ -47,10 +58,14 @@ def command(reel: str, target: str, output: Path | None, force: bool) -> None:
     """
     from torchreel.export import TAPE_FORMATS, export
     from torchreel.program.file import read_tape
-    from torchreel.reel import load
 
     is_tape = target in TAPE_FORMATS and not Path(reel).is_dir()
-    opened = read_tape(Path(reel)).program if is_tape else load(reel)
+    opened = read_tape(Path(reel)).program if is_tape else open_reel(reel, skip_damaged)
+    if is_standard_output(output):
+        _check_terminal(target)
+        with _bar() as progress:
+            export(opened, sys.stdout.buffer, target, progress)
+        return
     ending, advice = TARGETS[target]
     path = output or Path(_stem(Path(reel)) + ending)
     _check(path, force)
@@ -62,6 +77,11 @@ def command(reel: str, target: str, output: Path | None, force: bool) -> None:
 def _stem(reel: Path) -> str:
     name = reel.resolve().name
     return name.removesuffix(".reel").removesuffix(".tape") or name
+
+
+def _check_terminal(target: str) -> None:
+    if target in _BYTES and sys.stdout.isatty():
+        raise OptionError(f"{target} is bytes, which a terminal cannot show: pipe them into a file or a program.")
 
 
 def _check(path: Path, force: bool) -> None:

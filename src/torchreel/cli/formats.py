@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import sys
@@ -25,10 +24,9 @@ def write_json(value: Any) -> None:
 
 def write_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Comma-separated rows below their header; a missing value is an empty field."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
-        writer.writerow([_field(plain(value)) for value in row])
+    for row in (header, *rows):
+        fields = [_quoted(_field(plain(value))) for value in row]
+        sys.stdout.write((",".join(fields) if fields != [""] else '""') + "\n")
 
 
 def write_markdown(columns: Sequence[Column]) -> None:
@@ -61,6 +59,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set)):
         return [plain(item) for item in value]
     return str(value)
+
+
+def _quoted(value: Any) -> str:
+    """A field of CSV. Python's writer leaves a lone carriage return bare, and readers take it for the end of a row."""
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
 
 
 def _field(value: Any) -> Any:

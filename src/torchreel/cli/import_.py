@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel.cli.sources import refuse_standard_output
 from torchreel.cli.units import bytes_text, count_text
 from torchreel.errors import NotASnapshotError
 
@@ -39,6 +40,7 @@ def command(file: Path, output: Path | None, force: bool) -> None:
 
     if file.is_dir():
         raise NotASnapshotError(f"{file} is a directory, not a memory snapshot: name the file.")
+    refuse_standard_output(output)
     reel = reel_path(output or Path(f"{file.stem or 'snapshot'}.reel"), force)
     with _status(f"Reading {file.name}"):
         import_snapshot(file, reel, replace=force)

@@ -100,5 +100,8 @@ def _failure(error: Exception) -> int:
             f"torchreel has a fault ({type(error).__name__}: {error}; in {Path(last.filename).name} "
             f"line {last.lineno}): please report it with what TORCHREEL_TRACEBACK=1 prints."
         )
+    from torchreel.cli.table import printable
+
+    sentence = printable(sentence)
     click.echo(f"{click.style('Error:', fg='red') if sys.stderr.isatty() else 'Error:'} {sentence}", err=True)
     return 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchreel.cli.formats import FORMATS, write_csv, write_json
+from torchreel.cli.sources import say_left_out, skip_damaged_option
 from torchreel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -23,7 +24,16 @@ _ROWS = 10
 @click.option("--process", metavar="NAME", help="Only this process of a reel, by its name or number.")
 @click.option("--limit", type=click.IntRange(min=0), help="Rows to print, 0 for all.  [10; all for csv and json]")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print.")
-def command(source: str, by: str, device: str | None, process: str | None, limit: int | None, form: str) -> None:
+@skip_damaged_option
+def command(
+    source: str,
+    by: str,
+    device: str | None,
+    process: str | None,
+    limit: int | None,
+    form: str,
+    skip_damaged: bool,
+) -> None:
     """Show the memory of SOURCE, a reel or a memory snapshot: the peak, who holds it, fragmentation, leaks and spikes.
 
     A snapshot is a file of torch.cuda.memory._dump_snapshot or torchreel.memory.dump; it is read without running any
@@ -45,7 +55,8 @@ def command(source: str, by: str, device: str | None, process: str | None, limit
 
     if limit is None and form in ("table", "markdown"):
         limit = _ROWS
-    with open_source(source) as reel:
+    with open_source(source, skip_damaged=skip_damaged) as reel:
+        say_left_out(reel)
         from torchreel.analyze.memory_report import memory_reports
 
         reports = memory_reports(reel, by)

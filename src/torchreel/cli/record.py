@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shlex
-import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from torchreel.cli.script import Script, own_frames
+from torchreel.cli.sources import refuse_standard_output
 from torchreel.cli.units import bytes_text, count_text
-from torchreel.errors import NewerReelError, NotAReelError, OptionError, ReelExistsError
+from torchreel.errors import OptionError, ReelExistsError, TorchreelError
 
 if TYPE_CHECKING:
     from torchreel.record import Recorder, RecordOptions
+    from torchreel.reel.job import Job
 
 PARTS = ("shapes", "memory", "stacks", "modules", "flops", "python")
 DEFAULT_NAME = "run"
+SPEAKERS_S = 5.0  # time for the rank that speaks to do so
 SECOND_STEP = 1  # the first often makes what later ones find, such as an optimizer's state
 
 
@@ -94,37 +99,53 @@ def command(output: Path | None, force: bool, module: str | None, script: tuple[
     torchreel record --counters cycles,instructions train.py
         hardware counters of each op (see torchreel doctor)
     """
+    refuse_standard_output(output)
     if module is None and not script:
         raise click.UsageError("Give a script to record, or -m and a module.")
     target = Script(module, script, is_module=True) if module is not None else Script(script[0], script[1:])
     target.prepare()
-    return _record(target, reel_path(output, force), _options(options))
+    from torchreel.reel.job import current_job
+
+    job = current_job()
+    if job is None:
+        reel_path(output, force)
+    elif output is not None and not force:
+        _check_output_of_job(output, job)
+    return _record(target, output, force, _options(options))
+
+
+def _check_output_of_job(output: Path, job: Job) -> None:
+    """One rank of each machine says that the reel is another job's; a launcher ends all when the first leaves."""
+    from torchreel.reel.joining import check_joinable
+
+    try:
+        check_joinable(output, job)
+    except ReelExistsError:
+        if job.speaks:
+            raise
+        time.sleep(SPEAKERS_S)
+        raise click.exceptions.Exit(1) from None
 
 
 def reel_path(output: Path | None, force: bool) -> Path:
-    """Where to write: a free name, or with --force that of a reel, which gives way when recording begins."""
+    """Where to write: a free name, or with --force that of a reel, which gives way when writing begins."""
     if output is None:
-        names = (Path(f"{DEFAULT_NAME}{f'-{number}' if number > 1 else ''}.reel") for number in range(1, sys.maxsize))
-        return next(path for path in names if not os.path.lexists(path))
+        return next(path for path in default_names() if not os.path.lexists(path))
     if not os.path.lexists(output):
         return output
     if not force:
         raise ReelExistsError(f"{output} exists: name another reel with -o, or give --force to replace it.")
-    if output.is_symlink() or not _is_reel(output):
-        raise OptionError(f"{output} is not a reel, so --force does not remove it: name another with -o.")
+    from torchreel.reel.joining import check_replaceable
+
+    check_replaceable(output)
     return output
 
 
-def _is_reel(path: Path) -> bool:
-    from torchreel.reel.meta import read_meta
-
-    try:
-        read_meta(path)
-    except NotAReelError:
-        return False
-    except NewerReelError:
-        pass
-    return True
+def default_names() -> Iterator[Path]:
+    """run.reel, run-2.reel ..."""
+    yield Path(f"{DEFAULT_NAME}.reel")
+    for number in itertools.count(2):
+        yield Path(f"{DEFAULT_NAME}-{number}.reel")
 
 
 def _options(given: dict[str, Any]) -> RecordOptions:
@@ -145,22 +166,27 @@ def _options(given: dict[str, Any]) -> RecordOptions:
     )
 
 
-def _record(target: Script, path: Path, options: RecordOptions) -> int:
+def _start(output: Path | None, force: bool, options: RecordOptions) -> Recorder:
+    """Records into the reel that was named, or into the first that is free or of this job."""
     from torchreel.record import Recorder
 
-    options.check_machine()
-    if path.exists():
-        shutil.rmtree(path)
-    recorder = Recorder(path, options)
+    if output is not None:
+        return Recorder(output, options, force=force, from_outside=True).start()
+    for path in default_names():
+        with contextlib.suppress(ReelExistsError):
+            return Recorder(path, options, from_outside=True).start()
+    raise AssertionError("there is always another name")
+
+
+def _record(target: Script, output: Path | None, force: bool, options: RecordOptions) -> int:
+    recorder = _start(output, force, options)
     process, began = os.getpid(), time.monotonic()
-    recorder.start()
     try:
         code, crashed = _run(target)
     except OptionError:  # there was nothing to run, so there is nothing to keep
-        recorder.stop()
-        shutil.rmtree(path, ignore_errors=True)
+        recorder.discard()
         raise
-    if os.getpid() == process:  # else the script forked, and this is the child at its end
+    if os.getpid() == process and recorder.running:  # else the script forked, and this is the child at its end
         _close(recorder, crashed, began)
     return code
 
@@ -190,14 +216,20 @@ def _close(recorder: Recorder, crashed: bool, began: float) -> None:
     seconds = time.monotonic() - began
     dumped = None
     if recorder.options.ring is not None and not (crashed and recorder.path.exists()):
-        dumped = recorder.dump()  # a crash has dumped already, through sys.excepthook
+        try:
+            dumped = recorder.dump()  # a crash has dumped already, through sys.excepthook
+        except TorchreelError as error:  # the exit code is the script's all the same
+            click.echo(f"torchreel: {error}", err=True)
     reel = recorder.stop() or dumped
-    if reel is None:
-        return
+    if reel is None or ("job" in reel.meta and reel.meta["state"] != "closed"):
+        return  # the last rank of a job speaks for all
     from torchreel.reel.reel import open_parquet
+    from torchreel.reel.tables import OPS
 
     files = [file for part in reel.parts if (file := part.file("ops")) is not None]
     ops = sum(open_parquet(file).metadata.num_rows for file in files)
+    if reel.parts and reel.parts[0].spooled:  # this process's own: the disk refused its Parquet files
+        ops += reel.parts[0].table(OPS, ["id"]).num_rows
     size = sum(file.stat().st_size for file in reel.path.rglob("*") if file.is_file())
     unclosed = sum(part.spooled for part in reel.parts)
     tapes = [file for part in reel.parts for file in part.directory.glob("step-*.tape")]

@@ -10,6 +10,7 @@ import click
 from torchreel.cli.choices import several
 from torchreel.cli.formats import FORMATS, write_csv, write_json, write_markdown
 from torchreel.cli.interrupt import interruptible
+from torchreel.cli.sources import open_reel, skip_damaged_option
 from torchreel.cli.units import bytes_text, count_text, flops_unit, time_text
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _ROWS = 30
     "--frames", type=click.IntRange(min=1), default=5, show_default=True, help="Frames of a stack to tell apart."
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print.")
+@skip_damaged_option
 def command(
     reel: str,
     by: tuple[str, ...],
@@ -56,6 +58,7 @@ def command(
     kind: tuple[str, ...],
     frames: int,
     form: str,
+    skip_damaged: bool,
 ) -> None:
     """Show where the time of REEL went: calls grouped, added up and sorted, in the columns of torch.profiler.
 
@@ -77,9 +80,8 @@ def command(
         for programs: integers in nanoseconds and bytes; these keys stay
     """
     from torchreel.analyze import averages, summary
-    from torchreel.reel import load
 
-    opened = load(reel)
+    opened = open_reel(reel, skip_damaged)
     groups = _groups(by)
     if limit is None and form in ("table", "markdown"):
         limit = _ROWS
@@ -104,11 +106,11 @@ def _groups(by: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _print_table(rows: pa.Table, all_rows: int, groups: tuple[str, ...], head: Summary) -> None:
-    from torchreel.cli.table import console, draw
+    from torchreel.cli.table import console, draw, one_line
 
     out = console()
     for sentence in sentences(head):
-        out.print(sentence)
+        out.print(one_line(sentence))
     out.print()
     if not rows.num_rows:
         out.print("There are no calls to show." if head.ops else "No ops were recorded.")
@@ -118,7 +120,7 @@ def _print_table(rows: pa.Table, all_rows: int, groups: tuple[str, ...], head: S
         out.print(f"These are {rows.num_rows} of {all_rows:,} rows: --limit 0 shows all.")
     out.print()
     for line in _next(groups, head):
-        out.print(line, soft_wrap=True)
+        out.print(one_line(line), soft_wrap=True)
 
 
 def sentences(head: Summary) -> list[str]:
@@ -177,9 +179,11 @@ def _number(header: str, cells: list[str]) -> Column:
 
 
 def _text(group: str, values: list[Any]) -> Column:
-    from torchreel.cli.table import Column
+    from torchreel.cli.table import Column, one_line
 
-    cells = [f"(no {group})" if value is None else str(value) for value in values]
+    # The frames of a stack are lines; a line's end in any other name would look like a row of its own.
+    shown = str if group == "stack" else one_line
+    cells = [f"(no {group})" if value is None else shown(str(value)) for value in values]
     return Column(_HEADERS[group], cells, keep_end=group in ("module", "stack", "thread", "process"))
 
 

@@ -9,6 +9,7 @@ import click
 
 from torchreel.cli.formats import FORMATS, plain, write_csv, write_json, write_markdown
 from torchreel.cli.interrupt import interruptible
+from torchreel.cli.sources import open_reel, skip_damaged_option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,8 @@ _COLUMNS_WIDTH = 55  # so that the list of tables fits 80 columns
 @click.argument("reel")
 @click.argument("query", required=False)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print.")
-def command(reel: str, query: str | None, form: str) -> None:
+@skip_damaged_option
+def command(reel: str, query: str | None, form: str, skip_damaged: bool) -> None:
     """Run a query of DuckDB's SQL over the tables of REEL; without one, list the tables.
 
     Every table has a column `process`; ids are unique together with it. Times are nanoseconds.
@@ -42,9 +44,7 @@ def command(reel: str, query: str | None, form: str) -> None:
     torchreel sql run.reel "copy ops to 'ops.parquet'"
         a table of all processes as one file
     """
-    from torchreel.reel import load
-
-    opened = load(reel)
+    opened = open_reel(reel, skip_damaged)
     if query is None or not query.strip():
         _list_tables(opened, form)
     else:

@@ -21,7 +21,8 @@ _LEAST = 12  # columns that a text keeps, however narrow the terminal
 # A line below each header, and no other line.
 _RULE = Box("    \n    \n -  \n    \n    \n    \n    \n    \n", ascii=True)
 
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+# Control characters, what turns the direction of writing, ends of lines but for "\n", halves of surrogate pairs.
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,11 @@ def shortened(text: str, width: int, keep_end: bool = False) -> str:
 def printable(text: str) -> str:
     """Names are the user's: a control character in one must not reach the terminal."""
     return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    """The same for a text that must stay on its line: a name, in a cell whose lines have a meaning."""
+    return printable(text).replace("\n", "\\n")
 
 
 def _printable(column: Column) -> Column:

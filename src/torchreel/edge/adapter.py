@@ -115,6 +115,10 @@ class Adapter:
         """Where these debug handles stand; those that nothing is known of are left out."""
         return {}
 
+    def places_of_backend(self, handles: Sequence[int]) -> dict[int, Place]:
+        """Where the debug handles stand that a backend of the model was given, if the model's file numbers its ops."""
+        return {}
+
     def place_of_line(self, file: str, line: int) -> Place | None:
         """Where a line stands that Python ran, if it is of code that was generated for the model."""
         return None

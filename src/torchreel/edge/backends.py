@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchreel.edge.adapter import BackendEvent, TensorType
+from torchreel.edge.adapter import BackendEvent, Place, TensorType
 from torchreel.edge.alignment import Span, inside, offsets
 from torchreel.edge.places import PlaceTables
 from torchreel.edge.surroundings import Surroundings
@@ -94,18 +94,24 @@ class BackendRows:
                 row["thread"] = self._thread(event.backend, event.thread)
             row["inputs"] = self._input(event.inputs)
             row["flops"] = event.flops
-            self._place(row, event)
+            self._place(row, event.place)
             made[index] = row
 
-    def _place(self, row: Row, event: BackendEvent) -> None:
-        if event.place is None:
+    def _place(self, row: Row, place: Place | None) -> None:
+        """Where nothing is known of its own place, it has that of what is around it."""
+        if place is None:
             return
-        module = self.places.module(event.place) if self.modules else None
+        module = self.places.module(place) if self.modules else None
         row["module"] = row["module"] if module is None else module
-        row["stack"] = self.places.stack(event.place) if self.stacks else None
+        row["stack"] = self.places.stack(place) if self.stacks else None
 
-    def add_reported(self, events: Sequence[Reported], ops: Sequence[Row], adjust: bool) -> None:
-        """Events that were reported one by one; with `adjust`, on another clock than the CPU's."""
+    def add_reported(
+        self, events: Sequence[Reported], ops: Sequence[Row], adjust: bool, known: Mapping[int, Place]
+    ) -> None:
+        """Events that were reported one by one; with `adjust`, on another clock than the CPU's.
+
+        `known` has the places of debug handles.
+        """
         spans = [(event.start_ns, event.end_ns) for event in events]
         if adjust:
             spans = self._adjusted(events)
@@ -115,6 +121,7 @@ class BackendRows:
             row = self._row(event.name, event.backend, parent, span, event.debug_handle)
             if parent is None:
                 row["thread"] = self._thread(event.backend, 0)
+            self._place(row, known.get(event.debug_handle))
             surroundings.add(row)
 
     def _adjusted(self, events: Sequence[Reported]) -> list[Span]:

@@ -27,10 +27,10 @@ class Plain:
     high_ns: int
 
 
-def load_both(paths: Sequence[Path], words: Sequence[str], threads: int | None) -> list[Model]:
+def load_both(paths: Sequence[Path], words: Sequence[str], threads: int | None, check: bool = True) -> list[Model]:
     """Load two files for the same inputs: of these words, or such as the one or the other declares."""
     given = given_inputs(words)
-    loaded = [(path, load_quietly(path, threads)) for path in paths]
+    loaded = [(path, load_quietly(path, threads, check)) for path in paths]
     if not words:
         given = _declared_by_one(loaded)
     for path, deployed in loaded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,8 +49,12 @@ def adapter_for(module: Any) -> Adapter:
     )
 
 
-def load(file: str | os.PathLike[str]) -> Deployed:
-    """Load a model's file by what it is called, and by what it holds where that leaves a choice."""
+def load(file: str | os.PathLike[str], check: bool = True) -> Deployed:
+    """Load a model's file by what it is called, and by what it holds where that leaves a choice.
+
+    A damaged file may crash what loads it. So it is first loaded, and first run, in a process of its own, whose death
+    is an EdgeError here; with check=False it is not.
+    """
     path = Path(file)
     if not path.exists():
         raise EdgeError(f"There is no model at {path}: check the path.")
@@ -58,8 +63,13 @@ def load(file: str | os.PathLike[str]) -> Deployed:
     if path.is_dir():
         raise EdgeError(f"{path} is a directory: name the model's file in it.")
     _check_readable(path)
-    deployed: Deployed = _file(_loader(path)).load(path)
-    return deployed
+    load_here: Callable[[Path], Deployed] = _file(_loader(path)).load
+    if not check:
+        return load_here(path)
+    from torchreel.edge.trial.trials import tried_before_it_runs, try_file
+
+    tried = try_file(path)
+    return tried_before_it_runs(path, load_here(path), tried)
 
 
 def _check_readable(path: Path) -> None:

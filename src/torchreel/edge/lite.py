@@ -99,6 +99,9 @@ class Lite(Adapter):
         places = {handle: _place(*self._texts(handle)) for handle in handles}
         return {handle: place for handle, place in places.items() if place.modules or place.frames}
 
+    def places_of_backend(self, handles: Sequence[int]) -> dict[int, Place]:
+        return self.places(handles)
+
 
 def _place(hierarchy: str, traceback: str) -> Place:
     frames = tuple(replace(frame, function=_function(frame.function)) for frame in frames_of(traceback))

@@ -70,20 +70,20 @@ class Measurement:
     remark: str | None  # what of the model could not be known, and why
 
 
-def load_model(path: Path, words: Sequence[str], threads: int | None = None) -> Model:
+def load_model(path: Path, words: Sequence[str], threads: int | None = None, check: bool = True) -> Model:
     """Load the file, with inputs of these words, or, without any, such as the file declares."""
     given = given_inputs(words)  # what is misspelt is told before the model is loaded
-    deployed = load_quietly(path, threads)
+    deployed = load_quietly(path, threads, check)
     if not words:
         return Model(path, deployed, declared_inputs(path, deployed.inputs))
     check_count(path, given, deployed.inputs)
     return Model(path, deployed, given)
 
 
-def load_quietly(path: Path, threads: int | None) -> Deployed:
+def load_quietly(path: Path, threads: int | None, check: bool) -> Deployed:
     """Load the file. A runtime that has threads of its own makes them now, as many as torch has."""
     with with_threads(threads), quiet():
-        return load(path)
+        return load(path, check)
 
 
 def warm_up(model: Model, options: MeasureOptions) -> None:

@@ -14,11 +14,13 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torchreel import _core
 from torchreel.edge import eager, session
 from torchreel.edge.adapter import Undo
 from torchreel.edge.backends import Reported, ReportedMemory
+from torchreel.edge.entry import open_entry
 from torchreel.edge.formats import adapter_for
 from torchreel.edge.reported import address, check_numbers, check_texts, device_name, nanoseconds
 from torchreel.edge.result import Wanted, make_reel
@@ -27,9 +29,6 @@ from torchreel.export import export
 from torchreel.record.options import RecordOptions
 from torchreel.reel import Reel
 from torchreel.reel.meta import read_meta
-
-if TYPE_CHECKING:
-    from torchreel import _core
 
 _REEL = ".reel"
 
@@ -55,6 +54,7 @@ _begun: weakref.WeakSet[EdgeProfiler] = weakref.WeakSet()
 
 def _forget_all() -> None:
     """In a fork: the profiles are its parent's, and go on there."""
+    _core.forget_backend_reports()
     for profiler in list(_begun):
         profiler._watched = None
         profiler._ended = True
@@ -123,6 +123,7 @@ class EdgeProfiler:
         self._ended = False
         self._began_ns = 0
         self._calls = 0
+        self._first_call_ns = 0
         self._events: list[Reported] = []
         self._memory: list[ReportedMemory] = []
 
@@ -195,6 +196,8 @@ class EdgeProfiler:
         self._began_ns = time.time_ns()
         atexit.register(self._close)
         try:
+            open_entry()
+            self._native.begin_reports()
             self._undo = adapter.watch(self)
         except BaseException:
             self._abandon()
@@ -216,6 +219,7 @@ class EdgeProfiler:
         self._ended = True
         _begun_here()
         if self._watched is not None:
+            self._watched.native.end_reports()
             self._watched.abandon()
             self._watched = None
 
@@ -243,6 +247,7 @@ class EdgeProfiler:
         if watched is not None:
             _of_thread.calling.append(self)
             self._calls += 1
+            self._first_call_ns = self._first_call_ns or time.time_ns()
             watched.native.enter()
 
     def leave(self) -> None:
@@ -274,6 +279,8 @@ class EdgeProfiler:
         self._ended = True
         _begun_here()
         self._watched = None
+        watched.native.end_reports()
+        self._add_native_reports(watched.native)
         tables = watched.end()
         self._warn(watched)
         wanted = Wanted(self._options.modules, self._options.stacks, self._options.flops, self._adjust)
@@ -336,27 +343,58 @@ class EdgeProfiler:
         self._require_running(f"The event {event_name!r} of {backend_name!r}")
         check_texts(event_name=event_name, backend_name=backend_name)
         check_numbers(debug_handle=debug_handle)
+        told = time.time_ns(), threading.get_native_id()
+        self._events.append(self._event(start_us, end_us, debug_handle, event_name, backend_name, *told))
+
+    def _event(
+        self,
+        start_us: float,
+        end_us: float,
+        debug_handle: int,
+        event_name: str,
+        backend_name: str,
+        told_ns: int,
+        os_thread: int,
+    ) -> Reported:
+        """An event that makes sense in this profile; EdgeError if it does not."""
         start, end = nanoseconds("start_us", start_us), nanoseconds("end_us", end_us)
-        now = time.time_ns()
         if end < start:
             raise EdgeError(
                 f"The event {event_name!r} of {backend_name!r} ends at {end_us} µs, before it starts at {start_us} µs: "
                 "give the start first."
             )
-        if not self._adjust and not (self._began_ns - _SLACK_NS <= start and end <= now + _SLACK_NS):
+        if not self._adjust and not (self._began_ns - _SLACK_NS <= start and end <= told_ns + _SLACK_NS):
             raise EdgeError(
                 f"The event {event_name!r} of {backend_name!r}, from {start_us} to {end_us} µs, lies outside of the "
                 f"profile, which runs since {self._began_ns / 1000:.0f} µs: give microseconds since the epoch, or let "
                 "another clock be aligned with adjust_timestamps=True."
             )
-        if self._adjust and not self._calls:
+        if self._adjust and not 0 < self._first_call_ns <= told_ns:
             raise EdgeError(
                 f"The event {event_name!r} of {backend_name!r} comes before the first call of the model, so its clock "
                 "cannot be aligned: report it within the call, or after it."
             )
-        self._events.append(
-            Reported(start, end, debug_handle, event_name, backend_name, now, threading.get_native_id())
-        )
+        return Reported(start, end, debug_handle, event_name, backend_name, told_ns, os_thread)
+
+    def _add_native_reports(self, native: _core.Model) -> None:
+        """What backends in C and C++ told. They cannot be told of an error, so a warning tells what was left out."""
+        refused: list[str] = []
+        for start_us, end_us, handle, name, backend, *told in native.reported_events():
+            try:
+                self._events.append(self._event(start_us, end_us, handle, _text(name), _text(backend), *told))
+            except TorchreelError as error:
+                refused.append(str(error))
+        for address_, bytes_, allocated, reserved, device, told_ns, os_thread in native.reported_memory():
+            try:
+                check_numbers(total_allocated=allocated, total_reserved=reserved)
+                where = device_name(_text(device))
+                self._memory.append(ReportedMemory(address_, bytes_, allocated, reserved, where, told_ns, os_thread))
+            except TorchreelError as error:
+                refused.append(str(error))
+        self._events.sort(key=lambda event: event.told_ns)
+        self._memory.sort(key=lambda event: event.told_ns)
+        if refused:
+            warnings.warn(f"{len(refused)} reports of backends were left out. The first: {refused[0]}", stacklevel=4)
 
     def record_backend_memory_event(
         self, ptr: int, alloc_size: int, total_allocated: int, total_reserved: int, device: Any = "cpu"
@@ -383,6 +421,10 @@ class EdgeProfiler:
 
 # The recorder's clock is tied to the wall's once, to within some microseconds.
 _SLACK_NS = 1_000_000
+
+
+def _text(given: bytes) -> str:
+    return given.decode(errors="replace")
 
 
 def _refuse_second() -> None:

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel._version import __version__
-from torchreel.edge.adapter import Adapter
+from torchreel.edge.adapter import Adapter, Place
 from torchreel.edge.backends import BackendRows, Reported, ReportedMemory
 from torchreel.edge.places import PlaceTables, set_places
 from torchreel.record import process
 from torchreel.record.flops import FlopCounter
-from torchreel.reel import Reel, load
+from torchreel.reel import Reel, joining, load
 from torchreel.reel.meta import write_meta
 from torchreel.reel.tables import ALLOCS, INPUTS, OPS, THREADS
 from torchreel.reel.write import conform, write_process
@@ -58,16 +58,18 @@ def make_reel(
         _set_places(tables, places, adapter, wanted)
     events = adapter.events()
     if reported or any(events):
-        _add_backends(tables, places, events, reported, wanted)
+        known = adapter.places_of_backend(sorted({event.debug_handle for event in reported}))
+        _add_backends(tables, places, events, reported, known, wanted)
     places.write(tables)
     if memory:
         tables["allocs"] = _with_memory(tables, memory)
     path.mkdir(parents=True, exist_ok=True)
-    directory = process.process_directory(path)
+    directory = joining.claim_directory(path, process.describe_process())
     tables["processes"] = tables["processes"].set_column(
         tables["processes"].schema.get_field_index("name"), "name", pa.array([directory.name])
     )
     write_process(directory, tables)
+    joining.release_directory(directory)
     write_meta(
         path,
         {
@@ -98,7 +100,12 @@ def _set_places(tables: Tables, places: PlaceTables, adapter: Adapter, wanted: W
 
 
 def _add_backends(
-    tables: Tables, places: PlaceTables, events: list[Any], reported: list[Reported], wanted: Wanted
+    tables: Tables,
+    places: PlaceTables,
+    events: list[Any],
+    reported: list[Reported],
+    known: dict[int, Place],
+    wanted: Wanted,
 ) -> None:
     ops = tables["ops"]
     rows: list[Row] = ops.select(_SPAN_COLUMNS).to_pylist()
@@ -113,7 +120,7 @@ def _add_backends(
         stacks=wanted.stacks,
     )
     made.add_measured(events)
-    made.add_reported(reported, rows, wanted.adjust)
+    made.add_reported(reported, rows, wanted.adjust, known)
     added = conform(OPS, pa.Table.from_pylist(made.rows, schema=_schema_of(made.rows)))
     tables["ops"] = _with_self_times(pa.concat_tables([conform(OPS, ops), added]).unify_dictionaries())
     _renumber(tables)

@@ -22,7 +22,8 @@ from torchreel.edge.share import BEGIN_MARK, share_of
 from torchreel.errors import AlreadyRecordingError, EdgeError
 from torchreel.record import process
 from torchreel.record.modules import ModuleNames
-from torchreel.reel import spool
+from torchreel.record.recorder import current_recorder
+from torchreel.reel import joining, spool
 
 Tables = dict[str, pa.Table]
 
@@ -63,8 +64,7 @@ class Session:
     def __init__(self, counters: tuple[str, ...]) -> None:
         self.counters = counters
         self._home = Path(tempfile.mkdtemp(prefix="torchreel-edge-"))
-        self._directory = process.process_directory(self._home)
-        self._directory.mkdir()
+        self._directory = joining.claim_directory(self._home, process.describe_process())
         self._models = 0
         self._present: set[int] = set()
         self._names = ModuleNames()
@@ -149,16 +149,27 @@ class Watched:
         self._session.remove(self, wanted=False)
 
 
+def _already_recording() -> str:
+    recorder = current_recorder()
+    if recorder is None or not recorder.from_outside:
+        return (
+            "A recording of this process is running, and an edge profiler needs the recorder for itself: stop it "
+            "first. It goes on unharmed."
+        )
+    return (
+        f"This program is recorded from outside, into {recorder.path}, and an edge profiler needs the recorder for "
+        "itself: run the program without `torchreel record`, or profile the model's file with `torchreel edge`. The "
+        "recording goes on unharmed."
+    )
+
+
 def watch(name: str, counters: tuple[str, ...], wanted: Wanted) -> Watched:
     """Record one more model, in the session that runs or in a new one."""
     global _running
     with _lock:
         if _running is None:
             if _core.recording():
-                raise AlreadyRecordingError(
-                    "A recording of this process is running, and an edge profiler needs the recorder for itself: "
-                    "stop it first. It goes on unharmed."
-                )
+                raise AlreadyRecordingError(_already_recording())
             _running = Session(counters)
         elif _running.counters != counters:
             raise EdgeError(

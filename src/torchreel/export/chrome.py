@@ -5,8 +5,8 @@ A batch of rows becomes a batch of lines inside Arrow, column by column: there i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel.export.kineto import (
+    KINDS,
     TRI_MONTH_NS,
     OpArgs,
     category,
@@ -23,7 +24,7 @@ from torchreel.export.kineto import (
     kernel_category,
 )
 from torchreel.export.lines import TEXT, Part, bytes_of, digits, joined, microseconds
-from torchreel.export.output import Progress, replacing
+from torchreel.export.output import Progress, Target, name_of, writing
 from torchreel.export.texts import Details, TextColumn, json_text, quoted
 from torchreel.export.timeline import Timeline, runs
 from torchreel.export.tracks import ProcessTrack, Track
@@ -36,37 +37,75 @@ SELECT coalesce(thread, {home}) AS owner, '[memory]' AS name, device, addr, stac
     coalesce(CASE WHEN action = 'free' THEN -size ELSE size END, 0) AS bytes,
     CASE WHEN action = 'preexisting' THEN time_ns - row_number() OVER (PARTITION BY thread, action ORDER BY id DESC)
         ELSE time_ns END AS time_ns
-FROM allocs WHERE process = {process} ORDER BY owner, time_ns, id
+FROM own_allocs ORDER BY owner, time_ns, id
 """
 _MARKS = """
-SELECT coalesce(thread, {home}) AS owner, name, time_ns FROM marks WHERE process = {process} ORDER BY owner, time_ns
+SELECT coalesce(thread, {home}) AS owner, name, time_ns FROM own_marks ORDER BY owner, time_ns
 """
 # The drop-in for torch.profiler records its steps as ranges: then there is nothing to add.
 _STEPS = """
-SELECT 'ProfilerStep#' || step AS name, start_ns, greatest(end_ns - start_ns, 1) AS dur_ns FROM steps
-WHERE process = {process} AND 'ProfilerStep#' || step NOT IN
-    (SELECT name FROM ops WHERE process = {process} AND kind = 'range' AND name LIKE 'ProfilerStep#%')
+SELECT 'ProfilerStep#' || step AS name, start_ns, greatest(end_ns - start_ns, 1) AS dur_ns FROM own_steps
+WHERE 'ProfilerStep#' || step NOT IN
+    (SELECT name FROM own_ops WHERE kind = 'range' AND name LIKE 'ProfilerStep#%')
 ORDER BY step
 """
 
+# Where Kineto puts the row of the whole among the processes.
+_SPANS_ORDER = 536870912
 
-def write(reel: Reel, path: Path, progress: Progress) -> None:
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """What a trace shows. The drop-in for torch.profiler has other wishes than a reel of one's own."""
+
+    categories: frozenset[str] | None = None
+    """Kineto's categories of events that are written; None for all."""
+    steps: bool = True
+    """Steps that are no ranges get a row of their own."""
+    overload_names: bool = False
+    """An op is named with its overload: aten::add.Tensor."""
+    backward_arrows: bool = True
+    """Arrows from forward to backward calls."""
+    values: bool = True
+    """Values of arguments that are lists of numbers."""
+    moved: pa.Table | None = None
+    """Ops that are shown at another time: `id`, `start_ns`, `dur_ns`."""
+    python_name: Callable[[str], str] | None = None
+    """How a Python function is named, given the name that the reel has."""
+    module_names: Mapping[int, str] | None = None
+    """How calls of modules are named, by the id of the module; None for their paths."""
+
+    def shows(self, category: str) -> bool:
+        return self.categories is None or category in self.categories
+
+
+def write(reel: Reel, target: Target, progress: Progress) -> None:
     """Write the whole reel as one Chrome trace."""
-    with Timeline(reel) as timeline, replacing(path) as file:
-        _Writer(timeline, file).write(path.name, progress)
+    write_trace(reel, target, TraceOptions(), progress)
+
+
+def write_trace(
+    reel: Reel, target: Target, options: TraceOptions, progress: Progress = lambda done, total: None
+) -> None:
+    """Write what the options say of the reel as one Chrome trace. A path that ends in `.gz` is compressed."""
+    with Timeline(reel, options.moved) as timeline, writing(target) as file:
+        _Writer(timeline, file, options).write(name_of(target), progress)
 
 
 class _Writer:
     """Writes events one per line; only the last has no comma after it."""
 
-    def __init__(self, timeline: Timeline, file: BinaryIO) -> None:
+    def __init__(self, timeline: Timeline, file: BinaryIO, options: TraceOptions) -> None:
         self._timeline = timeline
+        self._options = options
         self._file = file
         self._first = timeline.first_ns()
         self._base = self._first // TRI_MONTH_NS * TRI_MONTH_NS
         self._events = 0
         self._named: set[Track] = set()
         self._names = TextColumn(quoted)
+        self._python_names = TextColumn(lambda name: quoted((options.python_name or str)(name)))
+        self._module_names = TextColumn(lambda id: quoted((options.module_names or {}).get(id, "nn.Module")))
         self._categories = TextColumn(category)
         self._kernel_categories = TextColumn(kernel_category)
         self._devices = TextColumn(device_args)
@@ -80,17 +119,21 @@ class _Writer:
             self._name_process(process)
         self._name_tracks(timeline.tracks())
         for process in timeline.processes:
-            details = Details(timeline.reel, process.index)
+            timeline.focus(process)
+            details = Details(timeline.reel, process.index, values=self._options.values)
             args = OpArgs(timeline, process, details)
             for track, batch in timeline.slices("ops", process, args.columns):
-                self._slices(track, batch, self._categories(batch.column("kind")), args(track, batch))
                 done += batch.num_rows
+                self._ops(track, batch, args)
                 progress(done, total)
+            self._events += timeline.next_id(process)
             self._kernels(process)
             self._arrows(process)
-            self._memory(process, details)
-            self._instants(process, _MARKS, lambda batch: [])
-            self._steps(process)
+            if self._options.shows("cpu_instant_event"):
+                self._memory(process, details)
+                self._instants(process, _MARKS, lambda batch: [])
+            if self._options.steps:
+                self._steps(process)
         self._name_tracks(timeline.tracks())
         self._end(name, total)
 
@@ -105,7 +148,7 @@ class _Writer:
         return microseconds(pc.max_element_wise(pc.subtract(times, self._base), 0))
 
     def _indices(self, count: int) -> pa.Array:
-        """Kineto's running number of an event."""
+        """Kineto's running number of an event. Ops have their ids, those of another process those that follow."""
         self._events += count
         return digits(pa.array(np.arange(self._events - count, self._events)))
 
@@ -124,12 +167,42 @@ class _Writer:
                 where = {"ts": _Microseconds(self._first - self._base), "pid": track.process.pid, "tid": track.tid}
                 self._event({"ph": "M", "name": f"thread_{name}", **where, "args": {name: value}})
 
-    def _slices(self, track: Track, batch: pa.RecordBatch, categories: pa.Array, args: list[Part]) -> None:
+    def _ops(self, track: Track, batch: pa.RecordBatch, args: OpArgs) -> None:
+        if self._options.categories is not None:
+            kinds = [kind for kind in KINDS if self._options.shows(category(kind))]
+            batch = batch.filter(pc.is_in(batch.column("kind"), pa.array(kinds, pa.string())))
+        if batch.num_rows:
+            indices = digits(pc.add(batch.column("id"), self._events))
+            names = self._op_names(batch)
+            self._slices(track, batch, self._categories(batch.column("kind")), args(track, batch), names, indices)
+
+    def _op_names(self, batch: pa.RecordBatch) -> pa.Array:
+        name = batch.column("name").cast(TEXT)
+        if self._options.overload_names:
+            overload = pc.fill_null(batch.column("overload").cast(TEXT), "")
+            name = pc.if_else(pc.equal(overload, ""), name, joined([name, ".", overload]))
+        names = self._names(name)
+        if self._options.python_name is not None:
+            names = pc.if_else(pc.equal(batch.column("kind"), "python"), self._python_names(name), names)
+        if self._options.module_names is not None:
+            is_module = pc.equal(batch.column("kind"), "module")
+            names = pc.if_else(is_module, self._module_names(batch.column("module")), names)
+        return names
+
+    def _slices(
+        self,
+        track: Track,
+        batch: pa.RecordBatch,
+        categories: pa.Array,
+        args: list[Part],
+        names: pa.Array | None = None,
+        indices: pa.Array | None = None,
+    ) -> None:
         self._lines(
             '{"ph": "X", "cat": "',
             categories,
             '", "name": ',
-            self._names(batch.column("name")),
+            self._names(batch.column("name")) if names is None else names,
             f', "pid": {track.process.pid}, "tid": {track.tid}, "ts": ',
             *self._since_base(batch.column("start_ns")),
             ', "dur": ',
@@ -137,7 +210,7 @@ class _Writer:
             ', "args": {',
             *args,
             ', "Ev Idx": ',
-            self._indices(batch.num_rows),
+            self._indices(batch.num_rows) if indices is None else indices,
             "}},\n",
         )
 
@@ -145,7 +218,7 @@ class _Writer:
         for track, batch in self._timeline.slices("kernels", process, ["name", "op", "device", "stream"]):
             args = [
                 '"External id": ',
-                pc.coalesce(digits(batch.column("op")), pa.scalar("0", TEXT)),
+                pc.coalesce(digits(pc.add(batch.column("op"), 1)), pa.scalar("0", TEXT)),
                 ', "device": ',
                 self._device_indices(batch.column("device")),
                 ', "stream": ',
@@ -154,9 +227,13 @@ class _Writer:
             self._slices(track, batch, self._kernel_categories(batch.column("name")), args)
 
     def _arrows(self, process: ProcessTrack) -> None:
+        if not self._options.shows("cpu_op"):
+            return
         begin, end = pa.scalar('{"ph": "s"', TEXT), pa.scalar('{"ph": "f", "bp": "e"', TEXT)
         for source in ("ops", "kernels"):
             for track, batch in self._timeline.arrow_ends(source, process):
+                if not self._options.backward_arrows:
+                    batch = batch.filter(pc.not_equal(batch.column("name"), "fwdbwd"))
                 name = self._names(batch.column("name"))
                 self._lines(
                     pc.if_else(batch.column("out"), begin, end),
@@ -198,7 +275,7 @@ class _Writer:
         Perfetto stacks instants of one moment into one another, and drops those past the 512th.
         """
         last: dict[int, int] = {}
-        for whole in self._timeline.rows(query.format(process=process.index, home=self._timeline.home(process))):
+        for whole in self._timeline.rows(query.format(home=self._timeline.home(process))):
             for owner, batch in runs(whole, "owner"):
                 track = self._timeline.thread(process, owner)
                 times = _apart(batch.column("time_ns").to_numpy(), last.get(owner))
@@ -217,7 +294,7 @@ class _Writer:
 
     def _steps(self, process: ProcessTrack) -> None:
         track: Track | None = None
-        for batch in self._timeline.rows(_STEPS.format(process=process.index)):
+        for batch in self._timeline.rows(_STEPS):
             if track is None:
                 track = self._timeline.spare(process, "steps")
                 self._name_tracks([track])
@@ -231,6 +308,8 @@ class _Writer:
         end = _Microseconds(self._first - self._base + duration)
         span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
         self._event({**span, "ts": begin, "dur": _Microseconds(duration), "args": {"Op count": op_count}})
+        sort = {"ph": "M", "name": "process_sort_index", "ts": begin, "pid": "Spans", "tid": 0}
+        self._event({**sort, "args": {"sort_index": _SPANS_ORDER}})
         instant = {"ph": "i", "s": "g"}
         start = {"name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace PyTorch Profiler"}
         self._event({**instant, **start, "ts": begin})

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from torchreel.errors import NotATapeError
 from torchreel.export.execution_trace_values import Ids, Values
-from torchreel.export.output import Progress, replacing
+from torchreel.export.output import Progress, Target, writing
+from torchreel.export.texts import json_text, quoted
 from torchreel.program import Program
 from torchreel.program.file import read_tape
 from torchreel.program.model import Op, Value
@@ -30,10 +30,10 @@ _LABEL = "## {} ##"
 _OP_SCOPE, _USER_SCOPE = 0, 7
 
 
-def write(source: Reel | Program, path: Path, progress: Progress) -> None:
+def write(source: Reel | Program, target: Target, progress: Progress) -> None:
     """Write a program, or the one tape that a reel holds, as one execution trace."""
     program = the_tape(source) if isinstance(source, Reel) else source
-    with replacing(path) as file:
+    with writing(target) as file:
         for piece in _pieces(program, progress):
             file.write(piece.encode())
 
@@ -149,7 +149,7 @@ _ATTRIBUTES: dict[str, tuple[str, int | str]] = {
 
 def _text(node: dict[str, Any]) -> str:
     """A node in five lines, as torch writes it."""
-    head = f'"id": {node["id"]}, "name": {json.dumps(node["name"])}, "ctrl_deps": {node["ctrl_deps"]}'
-    rest = [f'"{key}": {json.dumps(node[key], allow_nan=False)}' for key in ("inputs", "outputs", "attrs")]
+    head = f'"id": {node["id"]}, "name": {quoted(node["name"])}, "ctrl_deps": {node["ctrl_deps"]}'
+    rest = [f'"{key}": {json_text(node[key])}' for key in ("inputs", "outputs", "attrs")]
     inner = ",\n".join(f"        {line}" for line in (head, *rest))
     return f"      {{\n{inner}\n      }}"

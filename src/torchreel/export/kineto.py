@@ -18,6 +18,10 @@ from torchreel.export.tracks import ProcessTrack, Track
 TRI_MONTH_NS = 7_889_238 * 10**9
 
 _PYTHON = ("python", "module")
+KINDS = (
+    *("op", "backward", "torchscript", "lite", "custom", "static_runtime"),
+    *("range", "module", "python", "backend", "other"),
+)
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 # Names at the top of a trace by which viewers read it: what a program adds there cannot take their place.
 _RESERVED = ("schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName")
@@ -78,32 +82,39 @@ class OpArgs:
     """Writes what Kineto puts under "args", for the ops of one process."""
 
     def __init__(self, timeline: Timeline, process: ProcessTrack, details: Details) -> None:
-        threads = timeline.reel.table("threads").to_pylist()
-        self._torch_ids = {row["id"]: row["torch_id"] or 0 for row in threads if row["process"] == process.index}
+        own = [part for part in timeline.reel.parts if part.index == process.index]
+        threads = timeline.reel.rows_of("threads", own).to_pylist()
+        self._torch_ids = {row["id"]: row["torch_id"] or 0 for row in threads}
         self._details = details
         self._inputs = TextColumn(self._input_text)
         self._stacks = TextColumn(lambda id: quoted(";".join(details.frames(id))))
         self._modules = TextColumn(self._module_text)
+        self._script_modules = TextColumn(quoted)
         self._backends = TextColumn(quoted)
         self._forward = TextColumn(lambda thread: str(self._torch_ids.get(thread, 0)))
         self._callers = PythonCallers()
-        self.columns = ["name", "kind", "seq", "fwd_thread", "module", "stack", "inputs", "flops", "open", "backend"]
-        if timeline.count("counters"):
+        self.columns = ["name", "overload", "kind", "seq", "fwd_thread", "module", "stack", "inputs", "flops", "open"]
+        self.columns += ["backend", "record_id", "script_modules"]
+        if timeline.count("own_counters"):
             self.columns.append("counters")
 
     def __call__(self, track: Track, batch: pa.RecordBatch) -> list[Part]:
         """The parts of each row's arguments, all but the running number."""
         python = pc.is_in(batch.column("kind"), pa.array(_PYTHON))
         zero = pa.scalar("0", TEXT)
-        ids = joined(['"External id": ', digits(batch.column("id")), ', "Record function id": 0'])
+        record_ids = pc.coalesce(digits(batch.column("record_id")), zero)
+        ids = joined(['"External id": ', digits(pc.add(batch.column("id"), 1)), ', "Record function id": ', record_ids])
         seq = digits(batch.column("seq"))
         forward = pc.coalesce(self._forward(batch.column("fwd_thread")), zero)
+        modules = pc.coalesce(
+            self._script_modules(batch.column("script_modules")), self._modules(batch.column("module"))
+        )
         parts: list[Part] = [
             pc.if_else(python, None, ids),
             self._inputs(batch.column("inputs")),
             joined([', "Sequence number": ', seq, ', "Fwd thread id": ', forward], optional=True),
             joined([', "Call stack": ', self._stacks(batch.column("stack"))], optional=True),
-            joined([', "Module Hierarchy": ', self._modules(batch.column("module"))], optional=True),
+            joined([', "Module Hierarchy": ', modules], optional=True),
             joined([', "FLOPs": ', digits(batch.column("flops"))], optional=True),
             joined([', "Backend": ', self._backends(batch.column("backend"))], optional=True),
             pc.if_else(batch.column("open"), pa.scalar(', "finished": false', TEXT), None),
@@ -115,7 +126,9 @@ class OpArgs:
         return parts
 
     def _input_text(self, id: int) -> str:
-        return "".join(f', "{name}": {text}' for name, text in self._details.inputs(id).items())
+        named = {name: json_text(value) for name, value in self._details.keywords(id).items() if _is_plain(name, value)}
+        given = {**self._details.inputs(id), **named}
+        return "".join(f", {quoted(name)}: {text}" for name, text in given.items())
 
     def _module_text(self, id: int) -> str | None:
         path = self._details.module(id)
@@ -142,9 +155,18 @@ class PythonCallers:
     def _identify(self, track: Track, id: int, start: int, duration: int) -> str:
         while self._open and self._open[-1][0] <= start:
             self._open.pop()
-        parent = self._open[-1][1] if self._open else "null"
+        parent = self._open[-1][1] + 1 if self._open else "null"
         self._open.append((start + duration, id))
-        return f'"Python id": {id}, "Python parent id": {parent}, "Python thread": {track.tid}'
+        return f'"Python id": {id + 1}, "Python parent id": {parent}, "Python thread": {track.tid}'
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Whether Kineto writes a keyword argument: a number, a text or a list of texts; a stream is a number."""
+    if name == "stream":
+        return type(value) is int
+    return isinstance(value, (int, float, str)) or (
+        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    )
 
 
 def _counters(row: list[dict[str, Any]] | None) -> str | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from torchreel.export.kineto import category, kernel_category
-from torchreel.export.output import Progress, replacing
+from torchreel.export.output import Progress, Target, writing
 from torchreel.export.packets import PacketFile, Sequence, event, flow
 from torchreel.export.texts import Details
 from torchreel.export.timeline import Timeline, runs
@@ -20,23 +19,23 @@ from torchreel.reel import Reel
 # Values of a column whose fields a sequence remembers: a training loop has few, and has them again and again.
 _REMEMBERED = 50_000
 
-_MARKS = "SELECT coalesce(thread, {}) AS owner, name, time_ns FROM marks WHERE process = {} ORDER BY owner, time_ns"
+_MARKS = "SELECT coalesce(thread, {}) AS owner, name, time_ns FROM own_marks ORDER BY owner, time_ns"
 _STEPS = """
-SELECT 'step ' || step AS name, start_ns, greatest(end_ns - start_ns, 1) AS dur_ns FROM steps
-WHERE process = {} ORDER BY step
+SELECT 'step ' || step AS name, start_ns, greatest(end_ns - start_ns, 1) AS dur_ns FROM own_steps
+ORDER BY step
 """
 _TOTALS = """
-SELECT dense_rank() OVER (ORDER BY device) AS owner, device, time_ns, total FROM allocs
-WHERE process = {} AND total IS NOT NULL ORDER BY owner, time_ns, id
+SELECT dense_rank() OVER (ORDER BY device) AS owner, device, time_ns, total FROM own_allocs
+WHERE total IS NOT NULL ORDER BY owner, time_ns, id
 """
 
 # From a column to the fields that a value of it, if there is one, adds to a slice.
 Fields = dict[str, Callable[[Sequence, Any], bytes]]
 
 
-def write(reel: Reel, path: Path, progress: Progress) -> None:
+def write(reel: Reel, target: Target, progress: Progress) -> None:
     """Write the whole reel as one Perfetto trace."""
-    with Timeline(reel) as timeline, replacing(path) as file:
+    with Timeline(reel) as timeline, writing(target, text=False) as file:
         _Writer(timeline, file).write(progress)
 
 
@@ -52,6 +51,7 @@ class _Writer:
         timeline = self._timeline
         total, done = timeline.count("ops"), 0
         for process in timeline.processes:
+            timeline.focus(process)
             for track in timeline.tracks(process):
                 self._track(track)
             fields = _op_fields(Details(timeline.reel, process.index))
@@ -95,7 +95,7 @@ class _Writer:
         return self._packets.sequence(self._track(track), start_ns)
 
     def _marks(self, process: ProcessTrack) -> None:
-        for batch in self._timeline.rows(_MARKS.format(self._timeline.home(process), process.index)):
+        for batch in self._timeline.rows(_MARKS.format(self._timeline.home(process))):
             for owner, part in runs(batch, "owner"):
                 times = part.column("time_ns").to_pylist()
                 sequence = self._sequence(self._timeline.thread(process, owner), times[0])
@@ -104,7 +104,7 @@ class _Writer:
 
     def _steps(self, process: ProcessTrack) -> None:
         sequence: Sequence | None = None
-        for batch in self._timeline.rows(_STEPS.format(process.index)):
+        for batch in self._timeline.rows(_STEPS):
             starts = batch.column("start_ns").to_numpy()
             if sequence is None:
                 track = self._packets.child(self._process(process), "steps")
@@ -118,7 +118,7 @@ class _Writer:
     def _totals(self, process: ProcessTrack) -> None:
         """The bytes allocated on each device, as a counter."""
         tracks: dict[str, int] = {}
-        for batch in self._timeline.rows(_TOTALS.format(process.index)):
+        for batch in self._timeline.rows(_TOTALS):
             for _, part in runs(batch, "owner"):
                 device = part.column("device")[0].as_py()
                 if device not in tracks:

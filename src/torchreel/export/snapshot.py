@@ -10,10 +10,9 @@ import gc
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from torchreel.export.output import Progress, replacing
+from torchreel.export.output import Progress, Target, name_of, writing
 from torchreel.export.snapshot_devices import Device, devices_of
 from torchreel.export.snapshot_events import events, ranges
 from torchreel.export.snapshot_json import write_json
@@ -25,12 +24,12 @@ from torchreel.reel import Reel
 _PROTOCOL = 4
 
 
-def write(reel: Reel, path: Path, progress: Progress) -> None:
+def write(reel: Reel, target: Target, progress: Progress) -> None:
     """Write the whole reel as one snapshot: JSON if the name ends in .json or .json.gz, else a pickle."""
-    suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
-    with replacing(path) as file, _no_collection():
+    as_json = name_of(target).removesuffix(".gz").endswith(".json")
+    with writing(target, text=as_json) as file, _no_collection():
         snapshot = snapshot_of(reel)
-        if suffixes and suffixes[-1] == ".json":
+        if as_json:
             write_json(snapshot, file)
         else:
             pickle.Pickler(file, _PROTOCOL).dump(snapshot)

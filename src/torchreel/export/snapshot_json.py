@@ -6,6 +6,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from torchreel.export.texts import json_text
+
 _PIECE = 1000  # entries that are written together
 
 
@@ -24,7 +26,7 @@ def write_json(snapshot: dict[str, Any], file: BinaryIO) -> None:
                 rows.write(trace)
             file.write(b"]")
         else:
-            file.write(msgspec.json.encode(value))
+            file.write(json_text(value).encode())
     file.write(b"}\n")
 
 

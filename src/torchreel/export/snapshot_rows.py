@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.errors import CorruptReelError
 from torchreel.reel import Reel
@@ -22,8 +21,8 @@ class ProcessTables:
 
     def table(self, name: str, columns: list[str]) -> pa.Table:
         """Some columns of a table of this process."""
-        table = self.reel.table(name, columns)
-        return table.filter(pc.equal(table["process"], self.index)).select(columns)
+        own = [part for part in self.reel.parts if part.index == self.index]
+        return self.reel.rows_of(name, own, columns).select(columns)
 
     def rows(self, name: str, columns: list[str]) -> Iterator[tuple[Any, ...]]:
         """The rows of a table of this process, as tuples."""

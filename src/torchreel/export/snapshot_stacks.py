@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchreel.export.snapshot_rows import ProcessTables
+from torchreel.export.snapshot_rows import ProcessTables, json_value
 
 # What torch writes for a line that Python does not know: -1 without a sign.
 _UNKNOWN_LINE = 2**64 - 1
@@ -18,14 +18,15 @@ class Stacks:
     """Looks up the frames of a stack by its id."""
 
     def __init__(self, process: ProcessTables) -> None:
-        columns = ["id", "file", "line", "function"]
+        columns = ["id", "file", "line", "function", "fx"]
         self._frames = {
             number: {
                 "filename": file or "",
                 "line": 0 if line is None else _UNKNOWN_LINE if line < 0 else line,
                 "name": name or "",
+                **(json_value(fx, "the FX node of a frame", process.reel) or {}),
             }
-            for number, file, line, name in process.rows("frames", columns)
+            for number, file, line, name, fx in process.rows("frames", columns)
         }
         self._numbers = dict(process.rows("stacks", ["id", "frames"]))
         self._known: dict[int, Frames] = {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import BinaryIO
 
 from torchreel._version import __version__
-from torchreel.export.output import Progress, replacing
+from torchreel.export.output import Progress, Target, writing
 from torchreel.export.texts import quoted
 from torchreel.export.timeline import Timeline
 from torchreel.export.tracks import Track
@@ -15,9 +14,9 @@ from torchreel.reel import Reel
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def write(reel: Reel, path: Path, progress: Progress) -> None:
+def write(reel: Reel, target: Target, progress: Progress) -> None:
     """Write the whole reel as one speedscope file."""
-    with Timeline(reel) as timeline, replacing(path) as file:
+    with Timeline(reel) as timeline, writing(target) as file:
         _Writer(timeline, file).write(reel.path.name, progress)
 
 

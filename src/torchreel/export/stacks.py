@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
 from torchreel.errors import OptionError
-from torchreel.export.output import Progress, replacing
+from torchreel.export.output import Progress, Target, writing
 from torchreel.export.texts import Details, whole
 from torchreel.reel import Reel
 
@@ -24,16 +24,18 @@ METRICS = {
     "self_privateuse1_time_total": _ON_DEVICE.format(device="privateuse"),
 }
 
-# A line is frames joined by ';', a space and a number.
-_RESERVED = str.maketrans(" ;\t\n\r", "_____")
+# A line is frames joined by ';', a space and a number: no frame may hold any of these, or what ends a line.
+_RESERVED = re.compile(r"[\s;\x00-\x1f\x7f-\x9f]")
 
 
-def write(reel: Reel, path: Path, progress: Progress) -> None:
+def write(reel: Reel, target: Target, progress: Progress) -> None:
     """Write the stacks of all ops with their own time on the CPU."""
-    write_stacks(reel, path, progress=progress)
+    write_stacks(reel, target, progress=progress)
 
 
-def write_stacks(reel: Reel, path: Path, metric: str = "self_cpu_time_total", progress: Progress | None = None) -> None:
+def write_stacks(
+    reel: Reel, target: Target, metric: str = "self_cpu_time_total", progress: Progress | None = None
+) -> None:
     """Write one line per distinct stack: its frames, the outermost first, and its whole microseconds, if any."""
     query = METRICS.get(metric)
     if query is None:
@@ -45,9 +47,9 @@ def write_stacks(reel: Reel, path: Path, metric: str = "self_cpu_time_total", pr
         if process not in details:
             details[process] = Details(reel, process)
         frames = reversed(details[process].frames(row["stack"]))
-        line = ";".join(whole(frame).translate(_RESERVED) for frame in frames)
+        line = ";".join(_RESERVED.sub("_", whole(frame)) for frame in frames)
         totals[line] = totals.get(line, 0) + row["ns"]
-    with replacing(path) as file:
+    with writing(target) as file:
         for line, nanoseconds in totals.items():
             if line and nanoseconds >= 1000:
                 file.write(f"{line} {nanoseconds // 1000}\n".encode())

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.reel import Reel
 
 _REMEMBERED = 50_000
+# What the type of an argument is called that is a list of values.
+_LIST = "ScalarList"
 
 
 def whole(text: str) -> str:
@@ -60,8 +61,7 @@ class _Rows:
     """The rows of a table with an `id`, by id."""
 
     def __init__(self, reel: Reel, name: str, process: int, columns: list[str]) -> None:
-        table = reel.table(name, ["id", *columns])
-        table = table.filter(pc.equal(table["process"], process))
+        table = reel.rows_of(name, [part for part in reel.parts if part.index == process], ["id", *columns])
         ids = table["id"].to_numpy()
         self._columns = [table[column].combine_chunks() for column in columns]
         self._positions = np.full(int(ids.max()) + 1 if len(ids) else 0, -1)
@@ -75,10 +75,11 @@ class _Rows:
 
 
 class Details:
-    """What the ids in the ops of one process say."""
+    """What the ids in the ops of one process say. Without `values`, lists of numbers have none."""
 
-    def __init__(self, reel: Reel, process: int) -> None:
-        self._inputs = _Rows(reel, "inputs", process, ["dims", "strides", "dtypes", "scalars"])
+    def __init__(self, reel: Reel, process: int, values: bool = True) -> None:
+        self._values = values
+        self._inputs = _Rows(reel, "inputs", process, ["dims", "strides", "dtypes", "scalars", "keywords"])
         self._stacks = _Rows(reel, "stacks", process, ["frames"])
         self._frames = _Rows(reel, "frames", process, ["file", "line", "function"])
         self._modules = _Rows(reel, "modules", process, ["path"])
@@ -89,9 +90,19 @@ class Details:
         row = self._inputs.get(id)
         if row is None:
             return {}
-        dims, strides, dtypes, scalars = row
+        dims, strides, dtypes, scalars, _ = row
+        if not self._values and dtypes is not None:
+            kinds = json.loads(dtypes)
+            values = zip(kinds, json.loads(scalars), strict=True)
+            scalars = json.dumps(["" if kind == _LIST else value for kind, value in values])
+            dtypes = json.dumps(["" if kind == _LIST else kind for kind in kinds])
         texts = {"Concrete Inputs": scalars, "Input type": dtypes, "Input Strides": strides, "Input Dims": dims}
         return {name: _json(text) for name, text in texts.items() if text is not None}
+
+    def keywords(self, id: int) -> dict[str, Any]:
+        """The arguments of a list that were given by name."""
+        row = self._inputs.get(id)
+        return json.loads(row[4]) if row is not None and row[4] is not None else {}
 
     def frames(self, stack: int) -> list[str]:
         """The frames of a stack as PyTorch writes them, the innermost first."""

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from torchreel.errors import CorruptReelError
 from torchreel.export.nesting import FIXED, MAIN, PYTHON, RANGE, Nesting, Repairs, Slice, strictly_nested
 from torchreel.export.tracks import (
     Numbers,
@@ -31,22 +30,34 @@ from torchreel.export.tracks import (
     thread_track,
 )
 from torchreel.reel import Reel
-from torchreel.reel.query import connect
+from torchreel.reel.query import connect, narrow, unreadable
 
 BATCH_ROWS = 16_384
 
-# What DuckDB raises when it reads a damaged file.
-_UNREADABLE = (duckdb.OperationalError, duckdb.DataError, duckdb.InvalidInputException)
+# What DuckDB raises when a statement is wrong; all else that it raises comes from the files.
+_WRONG = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+
+# What a timeline shows, and what the head of a file counts.
+_TABLES = (
+    *("ops", "kernels", "flows", "counters", "marks", "steps", "allocs"),
+    *("processes", "threads", "inputs", "stacks", "modules"),
+)
+
+# Those of which the timeline of one process is made.
+_OWN = ("ops", "kernels", "counters", "marks", "steps", "allocs")
 
 # The two tables that become slices, in one form: a stream is to its kernels what a thread is to its calls.
 _SLICES = """
 CREATE TEMP TABLE streams AS
     SELECT process, device, stream, row_number() OVER (ORDER BY process, device, stream) AS id
     FROM (SELECT DISTINCT process, device, stream FROM kernels);
-CREATE TEMP VIEW slices_of_ops AS SELECT *, coalesce(thread, -1) AS owner FROM ops;
+CREATE TEMP VIEW slices_of_ops AS
+    SELECT o.* REPLACE (coalesce(m.start_ns, o.start_ns) AS start_ns, coalesce(m.dur_ns, o.dur_ns) AS dur_ns),
+        coalesce(thread, -1) AS owner
+    FROM own_ops o LEFT JOIN moved m ON m.process = o.process AND m.id = o.id;
 CREATE TEMP VIEW slices_of_kernels AS
     SELECT k.*, s.id AS owner, NULL::BIGINT AS parent, 0 AS depth, 'kernel' AS kind, false AS "async"
-    FROM kernels k JOIN streams s USING (process, device, stream);
+    FROM own_kernels k JOIN streams s USING (process, device, stream);
 """
 
 _TO_CHECK = """
@@ -60,12 +71,15 @@ FROM slices_of_{source} WHERE process = {process} AND owner = {owner} ORDER BY s
 """
 
 # One row per end of an arrow. Several backward calls, one inside the other, have the same forward call: the outermost
-# gets the arrow. An end without a call cannot be drawn, and an arrow with one end is none.
+# gets the arrow. An end without a call cannot be drawn, and an arrow with one end is none. Kineto numbers arrows to
+# backward calls from 1, in the order of these.
 _ARROWS = """
 CREATE TEMP TABLE arrows AS
-WITH backward AS (SELECT process, id, parent, fwd FROM ops WHERE fwd IS NOT NULL),
+WITH backward AS (
+    SELECT process, id, parent, fwd, min(id) OVER (PARTITION BY process, fwd) AS first FROM ops WHERE fwd IS NOT NULL
+),
 pairs AS (
-    SELECT b.process, b.fwd, b.id
+    SELECT b.process, b.fwd, b.first, b.id
     FROM backward b
     JOIN ops f ON f.process = b.process AND f.id = b.fwd
     LEFT JOIN backward p ON p.process = b.process AND p.id = b.parent AND p.fwd = b.fwd
@@ -73,24 +87,25 @@ pairs AS (
 ),
 launches AS (SELECT k.process, k.op, k.id FROM kernels k JOIN ops o ON o.process = k.process AND o.id = k.op),
 ends AS (
-    SELECT DISTINCT 'fwdbwd' AS name, process AS scope, fwd AS key, true AS out, 'ops' AS source, process, fwd AS id
+    SELECT DISTINCT 'fwdbwd' AS name, process AS scope, first AS key, true AS out, 'ops' AS source, process, fwd AS id
     FROM pairs
-    UNION ALL SELECT 'fwdbwd', process, fwd, false, 'ops', process, id FROM pairs
+    UNION ALL SELECT 'fwdbwd', process, first, false, 'ops', process, id FROM pairs
     UNION ALL SELECT 'ac2g', process, id, true, 'ops', process, op FROM launches
     UNION ALL SELECT 'ac2g', process, id, false, 'kernels', process, id FROM launches
     UNION ALL SELECT name, -1, id, "end" = 'out', 'ops', process, op FROM flows
     WHERE op IS NOT NULL
         AND id IN (SELECT id FROM flows WHERE op IS NOT NULL GROUP BY id HAVING count(DISTINCT "end") = 2)
 )
-SELECT dense_rank() OVER (ORDER BY name, scope, key) AS arrow, name, out, source, process, id FROM ends
+SELECT dense_rank() OVER (ORDER BY name != 'fwdbwd', name, scope, key) AS arrow, name, out, source, process, id
+FROM ends
 """
 
 # What a slice can have several of, and how it is found.
 _LISTS = {
     "arrows": "LEFT JOIN (SELECT process, id, list(arrow) AS arrows FROM arrows WHERE source = '{source}' "
-    "GROUP BY process, id) a ON a.process = s.process AND a.id = s.id",
-    "counters": "LEFT JOIN (SELECT process, op AS id, list({{'name': name, 'value': value}}) AS counters FROM counters "
-    "GROUP BY process, op) c ON c.process = s.process AND c.id = s.id",
+    "AND process = {process} GROUP BY process, id) a ON a.process = s.process AND a.id = s.id",
+    "counters": "LEFT JOIN (SELECT process, op AS id, list({{'name': name, 'value': value}}) AS counters "
+    "FROM own_counters GROUP BY process, op) c ON c.process = s.process AND c.id = s.id",
 }
 
 _SHOWN = (
@@ -99,29 +114,39 @@ _SHOWN = (
 
 
 class Timeline:
-    """Open for the time of one export; closing it frees what DuckDB holds."""
+    """Open for the time of one export; closing it frees what DuckDB holds.
 
-    def __init__(self, reel: Reel) -> None:
+    `moved` has the `id`, `start_ns` and `dur_ns` of ops of the first process that are shown at another time.
+    """
+
+    def __init__(self, reel: Reel, moved: pa.Table | None = None) -> None:
         self.reel = reel
-        self._connection = connect(reel)
+        self._moved = moved
+        self._connection = connect(reel, _TABLES)
         self._spill = tempfile.mkdtemp(prefix="torchreel-export-")
         self._numbers = Numbers()
         self._tracks: dict[tuple[str, int, int, int], Track] = {}
         self.processes: list[ProcessTrack] = []
         self.devices: list[ProcessTrack] = []
         self._homes: dict[int, int] = {}
+        self._focused: int | None = None
         try:
             self._prepare()
         except BaseException as error:
             self.close()
-            if isinstance(error, _UNREADABLE):
-                raise self._unreadable(error) from None
+            if isinstance(error, duckdb.Error) and not isinstance(error, _WRONG):
+                raise unreadable(self.reel, _TABLES, error) from None
             raise
 
     def _prepare(self) -> None:
         self._connection.execute("SET temp_directory = '" + self._spill.replace("'", "''") + "'")
-        self._connection.execute(_SLICES)
+        self._connection.register("moved", _with_process(self._moved))
         self.processes += [process_track(row, self._numbers) for row in self.reel.process_rows()]
+        if not self.processes:
+            self._connection.execute("".join(f"CREATE VIEW own_{name} AS FROM {name};" for name in _OWN))
+        else:
+            self.focus(self.processes[0])
+        self._connection.execute(_SLICES)
         self._name_threads()
         self._name_streams()
         for source in ("ops", "kernels"):
@@ -140,20 +165,29 @@ class Timeline:
         self._connection.close()
         shutil.rmtree(self._spill, ignore_errors=True)
 
-    def _unreadable(self, error: Exception) -> CorruptReelError:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        return CorruptReelError(f"{self.reel.path} cannot be read ({reason}): restore it from a copy.")
-
     def rows(self, query: str) -> Iterator[pa.RecordBatch]:
         """The rows of a query, batch by batch."""
         try:
             yield from self._connection.sql(query).to_arrow_reader(BATCH_ROWS)
-        except (*_UNREADABLE, pa.ArrowException) as error:
-            raise self._unreadable(error) from None
+        except _WRONG:
+            raise
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise unreadable(self.reel, _TABLES, error) from None
+
+    def focus(self, process: ProcessTrack) -> None:
+        """Let `own_ops`, `own_allocs` and so on be the tables of this process: queries about one read these."""
+        if self._focused != process.index:
+            narrow(self._connection, self.reel, process.index, _OWN)
+            self._focused = process.index
 
     def count(self, table: str) -> int:
         """How many rows a table has, over all processes."""
         (batch,) = self.rows(f"SELECT count(*) AS n FROM {table}")
+        return int(batch.column("n")[0].as_py())
+
+    def next_id(self, process: ProcessTrack) -> int:
+        """The number after the last id of the process's ops."""
+        (batch,) = self.rows(f"SELECT coalesce(max(id), -1) + 1 AS n FROM ops WHERE process = {process.index}")
         return int(batch.column("n")[0].as_py())
 
     def first_ns(self) -> int:
@@ -197,8 +231,11 @@ class Timeline:
         nanosecond at least. `start_ns` and `dur_ns` are the repaired ones. Besides the table's own columns there are
         `arrows`, a list of the arrows that begin or end at the slice, and `counters`, a list of its counters.
         """
+        self.focus(process)
         wanted = "".join(f', "{column}"' if column in _LISTS else f', s."{column}"' for column in columns)
-        joins = " ".join(_LISTS[column].format(source=source) for column in columns if column in _LISTS)
+        joins = " ".join(
+            _LISTS[column].format(source=source, process=process.index) for column in columns if column in _LISTS
+        )
         batches = self.rows(
             f"SELECT s.owner, {_SHOWN}, s.id{wanted} FROM slices_of_{source} s {_repairs(source)} {joins} "
             f"WHERE s.process = {process.index} ORDER BY s.owner, lane, start_ns, s.id"
@@ -209,6 +246,7 @@ class Timeline:
 
     def arrow_ends(self, source: str, process: ProcessTrack) -> Iterator[tuple[Track, pa.RecordBatch]]:
         """The ends of arrows at the slices of one process: their number, name, whether they go out, and when."""
+        self.focus(process)
         batches = self.rows(
             f"SELECT s.owner, {_SHOWN}, a.arrow, a.name, a.out FROM arrows a JOIN slices_of_{source} s "
             f"USING (process, id) {_repairs(source)} WHERE a.source = '{source}' AND a.process = {process.index} "
@@ -223,6 +261,7 @@ class Timeline:
         parts = []
         for process in self.processes:
             repairs = Repairs()
+            self.focus(process)
             for owner in self._owners_to_nest(source, process):
                 nesting = Nesting(repairs)
                 where = {"source": source, "process": process.index, "owner": owner}
@@ -280,6 +319,13 @@ class Timeline:
                     self.devices.append(devices[key])
                 track = stream_track(devices[key], row["stream"], self._numbers)
                 self._tracks["kernels", row["process"], row["id"], MAIN] = track
+
+
+def _with_process(moved: pa.Table | None) -> pa.Table:
+    """The ops that are shown at another time, in the form in which they are joined."""
+    if moved is None:
+        moved = pa.table({name: pa.array([], pa.int64()) for name in ("id", "start_ns", "dur_ns")})
+    return moved.append_column("process", pa.repeat(pa.scalar(0, pa.int32()), moved.num_rows))
 
 
 def _repairs(source: str) -> str:

@@ -12,17 +12,33 @@ if TYPE_CHECKING:
     from torchreel.graphs.entry import Graphed, graphed
     from torchreel.graphs.lowering import wait
     from torchreel.graphs.options import GraphOptions
+    from torchreel.graphs.resetting import pool_bytes, reset
+    from torchreel.graphs.skips import Skip
     from torchreel.graphs.steps import mark_step_begin
     from torchreel.graphs.tree import Status, status
 
-__all__ = ["GraphOptions", "Graphed", "Status", "graphed", "mark_step_begin", "status", "wait"]
+__all__ = [
+    "GraphOptions",
+    "Graphed",
+    "Skip",
+    "Status",
+    "graphed",
+    "mark_step_begin",
+    "pool_bytes",
+    "reset",
+    "status",
+    "wait",
+]
 
 _FILES = {
     "GraphOptions": "options",
     "Graphed": "entry",
+    "Skip": "skips",
     "Status": "tree",
     "graphed": "entry",
     "mark_step_begin": "steps",
+    "pool_bytes": "resetting",
+    "reset": "resetting",
     "status": "tree",
     "wait": "lowering",
 }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
 
-from torchreel.errors import OptionError
+from torchreel.errors import GraphError, OptionError
 from torchreel.graphs.compiled import Home
 from torchreel.graphs.entry import Graphed
-from torchreel.graphs.options import GraphOptions
+from torchreel.graphs.generated_lines import node_lines
+from torchreel.graphs.options import GraphOptions, known_options, refuse_unknown
 from torchreel.graphs.parted import Parted, is_whole
+from torchreel.graphs.resetting import reset_compiled
+from torchreel.graphs.skips import logger
 
 
 def torchreel(
@@ -35,14 +37,18 @@ def torchreel(
         if is_whole(part):
             return _boxed(ready(part, inputs, direction))
         parted = Parted(part, direction, ready)
+        if chosen.or_error:
+            raise GraphError(f"or_error=True was asked for, and not all can be one graph: {' '.join(parted.remarks)}.")
         home.tell(parted.remarks)
+        for remark in parted.remarks:
+            logger.info("%s", remark)
         return _boxed(parted)
 
     def ready(part: torch.fx.GraphModule, inputs: Sequence[Any], name: str) -> Graphed:
         names = [node.name for node in part.graph.nodes if node.op == "placeholder"]
         pairs = zip(names, inputs, strict=True)
         fixed = [name in fixed_names for name, example in pairs if isinstance(example, torch.Tensor)]
-        graphed = Graphed(_named(part, name), chosen, fixed)
+        graphed = Graphed(_named(part, name), chosen, fixed, node_lines(part))
         home.add(graphed)
         return graphed
 
@@ -54,17 +60,17 @@ def torchreel(
     return compiler(module, examples)  # type: ignore[no-any-return]
 
 
+torchreel.reset = reset_compiled  # type: ignore[attr-defined]  # torch._dynamo.reset() calls it
+
+
 def _chosen(options: Mapping[str, Any]) -> GraphOptions:
     # Sizes are among the arguments of what Dynamo gives, or in its code: padded tensors would not fit them.
-    known = [each.name for each in fields(GraphOptions) if each.name != "pad_to"]
-    for name in options:
-        if name == "pad_to":
-            raise OptionError(
-                "pad_to cannot be given to torch.compile(backend='torchreel'), which sees each size by itself: pad the "
-                "inputs before the call, or use torchreel.graphed(pad_to=...)."
-            )
-        if name not in known:
-            raise OptionError(f"The backend torchreel has no option {name!r}: give some of {', '.join(known)}.")
+    if "pad_to" in options:
+        raise OptionError(
+            "pad_to cannot be given to torch.compile(backend='torchreel'), which sees each size by itself: pad the "
+            "inputs before the call, or use torchreel.graphed(pad_to=...)."
+        )
+    refuse_unknown("The backend torchreel", options, known_options("pad_to"))
     return GraphOptions(**options)
 
 

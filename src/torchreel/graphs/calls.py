@@ -23,14 +23,20 @@ def with_history(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Te
     return [one for one in Structure((args, kwargs)).tensors if one.grad_fn is not None and one.requires_grad]
 
 
+def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _graphs.Signature:
+    signature = _graphs.Signature(args, kwargs)
+    fit_objects(signature, Structure((args, kwargs)))
+    signature.forget_example()
+    return signature
+
+
 class CallKind:
     def __init__(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.modes = modes
-        self.signature = _graphs.Signature(args, kwargs)
-        fit_objects(self.signature, Structure((args, kwargs)))
-        self.signature.forget_example()
+        self.signature = signature_of(args, kwargs)
         self.text = str(self.signature)
         self.reason = ""  # why calls of this kind run eagerly, for good
+        self.skipped = 0  # calls that ran eagerly for it
         self.history: dict[str, int] = {}  # why recordings were made anew, in sentences, and how often
         self.pattern: Pattern | None = None
         self.after: PythonGuards | None = None  # of the recording before
@@ -42,7 +48,8 @@ class CallKind:
         self._patterns = 0
         self.numbers: set[int] = set()  # of its recordings
         self.inputs_move = False  # those that looked like the function's own tensors are others at each call
-        self.skip_once = False
+        self._skip_once = ""
+        self._kept = 0
         self.failing = ""  # what a replay failed at, where eager perhaps does not
 
     def is_of(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -131,6 +138,7 @@ class CallKind:
         self._refusals += 1 / _OFTEN**2 if passing else 1
         if self._refusals >= tries:
             self.give_up(why)
+        self.skipped += not passing
         self.tell(why)
 
     def recorded(self, recording: Recording) -> None:
@@ -140,10 +148,22 @@ class CallKind:
         """Refer to no tensors any more."""
         self.probe = self.after = None
 
-    def is_skipped(self) -> bool:
-        """Whether this one call runs eagerly."""
-        skipped, self.skip_once = self.skip_once, False
-        return skipped
+    def skip_once(self, why: str) -> None:
+        """The call that is on its way runs eagerly."""
+        self.tell(why)
+        self._skip_once = why
+
+    def kept(self, what: str) -> None:
+        """An op holds on to memory of the pool, now or at each call."""
+        self._kept += 1
+        if self._kept > _OFTEN:
+            self.give_up(f"{what}: tag the op with torch.Tag.cudagraph_unsafe, or have it keep a copy.")
+        self.skip_once(f"{what}: such a call ran eagerly.")
+
+    def skipped_for(self) -> str:
+        """Why this one call runs eagerly, or nothing."""
+        why, self._skip_once = self._skip_once, ""
+        return why
 
     def give_up(self, why: str) -> None:
         self.reason = why

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import sys
 import types
 import warnings
 import weakref
@@ -13,14 +14,26 @@ from typing import Any
 
 import torch
 
-from torchreel import _graphs
+from torchreel import _graphs, _tape
 from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError, first_line
-from torchreel.graphs.calls import CallKind, with_history
+from torchreel.graphs.calls import CallKind, signature_of, with_history
 from torchreel.graphs.costs import Cost, costs_of
 from torchreel.graphs.derivatives import inseparable
-from torchreel.graphs.options import GraphOptions, Held, Inductor, Mutation, Verify
+from torchreel.graphs.generated_lines import NodeLines
+from torchreel.graphs.options import (
+    CaptureSizes,
+    GraphOptions,
+    Held,
+    Inductor,
+    Mutation,
+    Verify,
+    known_options,
+    refuse_unknown,
+)
 from torchreel.graphs.recording import Recording, Take
 from torchreel.graphs.refusal import RefusedError
+from torchreel.graphs.skips import Skip, Skips
+from torchreel.graphs.steps import follow_torchs_steps
 from torchreel.graphs.swapping import follow_swaps
 from torchreel.guards.followed_call import FollowedCall
 from torchreel.guards.objects import objects_in
@@ -31,6 +44,10 @@ _TRIES = 3  # recordings of one kind of call before it is left alone
 _DROPPED = 8  # recordings that are kept for backwards of earlier calls
 _REMARKS = 32  # sentences that are kept for people
 _GUARDS = 8  # recordings of one kind of call that differ in numbers that Python used
+_WATCHED = "A debugger, coverage or a profile function of Python was active."
+_FOREIGN = "A mode of Python, a transform, hooks for saved tensors or a tape was active."
+_OTHER_SIZES = "Other sizes than the first ones run eagerly (skip_dynamic=True)."
+_NOT_LISTED = "Its sizes are not among capture_sizes."
 
 
 @contextlib.contextmanager
@@ -45,15 +62,28 @@ def _collection_put_off() -> Iterator[None]:
             gc.enable()
 
 
+def _users_level() -> int:
+    """For a warning: how many calls up the program's own line is, from the function that calls this one."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("torchreel", "torch"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 class Graphed(_graphs.Entry):
     """What `torchreel.graphed` returns: called like the function itself, and with its attributes.
 
     `fixed` is for a function that somebody else guards, such as a graph of torch.compile: what Python reads is not
-    guarded then, and for each tensor among the arguments it is said whether it will stay in its place.
+    guarded then, and for each tensor among the arguments it is said whether it will stay in its place. `lines` are
+    those of the program, for a function that was generated.
     """
 
     def __init__(
-        self, function: Callable[..., Any], options: GraphOptions, fixed: Sequence[bool] | None = None
+        self,
+        function: Callable[..., Any],
+        options: GraphOptions,
+        fixed: Sequence[bool] | None = None,
+        lines: NodeLines | None = None,
     ) -> None:
         self._ways = _graphs.Ways()
         self._options = options
@@ -63,14 +93,17 @@ class Graphed(_graphs.Entry):
             functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._fixed = fixed
+        self._lines = lines or {}
         self._kinds: list[CallKind] = []
         self._recordings: dict[int, Recording] = {}
         self._dropped: dict[int, Recording] = {}  # which backwards of earlier calls may ask for
         self._eager = 0
         self._dropped_hits = 0
         self._warned: set[str] = set()
+        self._skips = Skips()
         self.remarks: dict[str, int] = {}  # why calls were not tried at all, and how often
         follow_swaps(self)
+        follow_torchs_steps()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and name not in ("__name__", "__qualname__", "__module__", "_modules"):
@@ -99,14 +132,18 @@ class Graphed(_graphs.Entry):
     def _miss(self, *args: Any, **kwargs: Any) -> Any:
         """A call that no graph can take, now or at all."""
         why, number, detail, op = self._ways.missed
-        if why in ("off", "foreign") or torch.compiler.is_compiling():
-            return self._run(args, kwargs)
+        if torch.compiler.is_compiling() or _tape.is_recording():
+            return self._run(args, kwargs)  # a part of something else
+        if why in ("off", "foreign"):
+            return self._run_outside(why, args, kwargs)
         if why == "verify":
             return self._verified(number, args, kwargs)
         try:
             kind = self._kind(args, kwargs)
         except Exception as error:
-            self._remark(f"Its arguments cannot be compared ({type(error).__name__}: {first_line(error)}).")
+            reason = f"Its arguments cannot be compared ({type(error).__name__}: {first_line(error)})."
+            self._remark(reason)
+            self._say("", reason)
             return self._run(args, kwargs)
         if kind is None:
             return self._run(args, kwargs)
@@ -114,10 +151,14 @@ class Graphed(_graphs.Entry):
             self._note(kind, why, number, detail, op)
         if kind.reason:
             self._drop_all(kind)
+            kind.skipped += 1
+            self._say(kind.text, kind.reason)
             return self._run(args, kwargs)
-        if kind.is_skipped():
+        if skip := kind.skipped_for():
+            self._say(kind.text, skip)
             return self._run(args, kwargs)
         if kind.failing:
+            self._say(kind.text, kind.failing)
             result = self._run(args, kwargs)
             kind.give_up(kind.failing)
             return result
@@ -129,6 +170,27 @@ class Graphed(_graphs.Entry):
             self._learn(kind, result)
             return result
         return self._record(kind, args, kwargs)
+
+    def _run_outside(self, why: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call at a time at which no graph runs."""
+        if self._fixed is not None and not self._kinds:
+            return self._run(args, kwargs)  # Dynamo itself runs what it has just compiled
+        watched = sys.gettrace() is not None or sys.getprofile() is not None
+        reason = _FOREIGN if why == "foreign" else _WATCHED if watched else ""
+        if reason:
+            self._remark(f"{reason[:-1]}: such a call ran eagerly.")
+            self._say("", reason)
+        return self._run(args, kwargs)
+
+    def _say(self, call: str, why: str) -> None:
+        """A call runs eagerly, or did: that is logged, or an error."""
+        if self._skips.is_logged(why) and not self._options.or_error:
+            return
+        self._skips.log(self._name, call, why)
+        if self._options.or_error:
+            end = "" if why.endswith(".") else "."
+            of = f"{self._name} ({call})" if call else self._name
+            raise GraphError(f"There is no graph for a call of {of}, and or_error=True was asked for: {why}{end}")
 
     def _learn(self, kind: CallKind, result: Any) -> None:
         try:
@@ -178,8 +240,7 @@ class Graphed(_graphs.Entry):
         for kind in self._kinds:
             if kind.is_of(modes, args, kwargs):
                 return kind
-        if len(self._kinds) >= self._options.limit or (self._options.skip_dynamic and self._has_shapes(args, kwargs)):
-            self._warn_of_shapes()
+        if self._is_beyond(modes, args, kwargs):
             return None
         kind = CallKind(modes, args, kwargs)
         self._kinds.append(kind)
@@ -187,9 +248,42 @@ class Graphed(_graphs.Entry):
             self._warn_of_shapes()
         return kind
 
-    def _has_shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether a call of the same structure, with other sizes, is known."""
-        return any(kind.is_alike(args, kwargs) for kind in self._kinds)
+    def _is_beyond(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call of a new kind is none that shall be recorded: it is counted then."""
+        limit = self._options.limit
+        if self._options.skip_dynamic and self._has_shapes(modes, args, kwargs):
+            why, wanted = _OTHER_SIZES, False
+        elif not self._options.captures(self._sizes(args, kwargs)):
+            why, wanted = _NOT_LISTED, False
+        elif len(self._kinds) >= limit:
+            why, wanted = f"There are recordings of {limit} kinds of calls, and may be no more (limit={limit}).", True
+        else:
+            return False
+        call = self._skips.count(args, kwargs, lambda: str(signature_of(args, kwargs)), why)
+        if wanted:
+            if "shapes" not in self._warned:
+                self._warn_of_shapes()
+            self._say(call, why)
+        else:
+            self._skips.log(self._name, call, why)
+        return True
+
+    def _has_shapes(self, modes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call of the same structure, with other sizes, is known.
+
+        In a graph of torch.compile, sizes are numbers among the arguments, and nothing else differs.
+        """
+        alike = [kind for kind in self._kinds if kind.modes == modes]
+        return any(self._fixed is not None or kind.is_alike(args, kwargs) for kind in alike)
+
+    def _sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        """What capture_sizes lists: those of the first tensor, or in a graph of torch.compile the sizes that vary."""
+        if self._options.capture_sizes is None:
+            return ()
+        if self._fixed is not None:
+            return tuple(one for one in args if type(one) is int)
+        tensors = Structure((args, kwargs)).tensors
+        return tuple(tensors[0].shape) if tensors else ()
 
     def _warn_of_shapes(self) -> None:
         self._warn(
@@ -202,7 +296,7 @@ class Graphed(_graphs.Entry):
     def _warn(self, about: str, text: str) -> None:
         if about not in self._warned:
             self._warned.add(about)
-            warnings.warn(text, stacklevel=4)
+            warnings.warn(text, stacklevel=_users_level())
 
     def _note(self, kind: CallKind, why: str, number: int, detail: str, op: int) -> None:
         """What kept a recording from being replayed decides what is done about it."""
@@ -212,12 +306,14 @@ class Graphed(_graphs.Entry):
         if why == "held":
             if self._options.held == "error":
                 raise self._held_error(recording)
-            kind.tell("More calls wait for their backward than there are graphs: such a call ran eagerly.")
-            kind.skip_once = True
+            kind.skip_once("More calls wait for their backward than there are graphs: such a call ran eagerly.")
             return
-        if why == "shared":
-            kind.tell("Two tensors that it uses have one gradient tensor: such a call ran eagerly.")
-            kind.skip_once = True
+        if why == "kept":
+            line = recording.line(op)
+            where = f"{recording.op_name(op)}{f' ({line})' if line else ''}"
+            kind.kept(f"{where} keeps a tensor that it was given, which a replay would overwrite")
+        elif why == "shared":
+            kind.skip_once("Two tensors that it uses have one gradient tensor: such a call ran eagerly.")
         elif why in ("changed", "moved"):
             guards = recording.guards
             change = "A tensor that it uses has been given other memory."
@@ -241,15 +337,18 @@ class Graphed(_graphs.Entry):
 
     def _record(self, kind: CallKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(kind.numbers & self._recordings.keys()) >= _GUARDS:
-            kind.tell("Numbers that Python used had more values than there may be recordings: such a call ran eagerly.")
+            why = "Numbers that Python used had more values than there may be recordings: such a call ran eagerly."
+            kind.tell(why)
+            self._say(kind.text, why)
             return self._run(args, kwargs)
         try:
-            take = Take(self.__wrapped__, args, kwargs, self._follows)
+            take = Take(self.__wrapped__, args, kwargs, self._follows, self._lines)
             take.begin()
         except TraceError:  # another thread makes a tape at this moment
+            kind.tell("Another thread made a tape at that moment: such a call ran eagerly.")
             return self._run(args, kwargs)
         except Exception as error:
-            kind.refused(f"{self._name} cannot be recorded: {type(error).__name__}: {first_line(error)}", _TRIES)
+            self._refuse(kind, f"cannot be recorded: {type(error).__name__}: {first_line(error)}")
             return self._run(args, kwargs)
         result = take.run(args, kwargs, kind.pattern)
         try:
@@ -258,17 +357,41 @@ class Graphed(_graphs.Entry):
                 recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
         except RefusedError as refusal:
             self._eager += 1
-            kind.refused(f"{self._name} {refusal}", _TRIES, refusal.passing)
+            self._refuse(kind, str(refusal), refusal.passing)
             return result
         except Exception as error:  # the call has run: what fails now is ours
             self._eager += 1
-            kind.refused(f"{self._name} cannot be made a graph: {type(error).__name__}: {first_line(error)}", _TRIES)
+            self._refuse(kind, f"cannot be made a graph: {type(error).__name__}: {first_line(error)}")
             return result
         again.number = recording.number
         kind.recorded(recording)
         self._recordings[recording.number] = recording
         self._ways.add(recording.way)
         return result
+
+    def forget(self) -> None:
+        """Have no recordings any more, as if it had never been called. Backwards of earlier calls still run."""
+        for recording in list(self._recordings.values()):
+            self._ways.drop(recording.number)
+            self._dropped_hits += recording.way.route.hits
+        self._recordings.clear()
+        self._dropped.clear()
+        self._kinds.clear()
+        self._skips.clear()
+        self._warned.clear()
+        self.remarks.clear()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is a part of what torch.compile made."""
+        return self._fixed is not None
+
+    def _refuse(self, kind: CallKind, why: str, passing: bool = False) -> None:
+        """No recording comes of this call."""
+        reason = f"{self._name} {why}"
+        kind.refused(reason, _TRIES, passing)
+        if not passing:
+            self._say(kind.text, reason)
 
     def _drop_all(self, kind: CallKind) -> None:
         for number in kind.numbers & self._recordings.keys():
@@ -311,7 +434,7 @@ class Graphed(_graphs.Entry):
         if recording is None:
             raise GraphError(
                 f"A backward of {self._name} is not the recorded one, and its recording is gone, as the function was "
-                "recorded anew many times since: run the backward before that."
+                "recorded anew many times since, or torchreel.graphs.reset() was called: run the backward before that."
             )
         if create_graph:
             self._warn(
@@ -363,6 +486,10 @@ class Graphed(_graphs.Entry):
 
     def kinds(self) -> list[CallKind]:
         return list(self._kinds)
+
+    def skips(self) -> list[Skip]:
+        """Calls of kinds that are not recorded, as was asked for."""
+        return self._skips.all()
 
     def replays(self) -> int:
         return self._dropped_hits + sum(int(one.way.route.hits) for one in self._recordings.values())
@@ -443,16 +570,20 @@ def graphed(
     cores: int = 1,
     verify: Verify = "first",
     trust: bool = False,
+    or_error: bool = False,
+    capture_sizes: CaptureSizes | None = None,
+    **unknown: Any,
 ) -> Any:
     """A function or module that is recorded at its second call and replayed from its third on: same call, same results.
 
     Can also stand above a function, as a decorator. See docs/graphs.md for what the options do. `pad_to` is right only
     for functions that treat positions along the padded dimension independently, or mask those beyond the end.
     """
+    refuse_unknown("graphed()", unknown, known_options())
     options = GraphOptions(
         exact=exact, held=held, mutation=mutation, limit=limit, warm_up=warm_up,
         pad_to={} if pad_to is None else pad_to, skip_dynamic=skip_dynamic, inductor=inductor, cores=cores,
-        verify=verify, trust=trust,
+        verify=verify, trust=trust, or_error=or_error, capture_sizes=capture_sizes,
     )  # fmt: skip
     if function is None:
         return lambda one: graphed(one, **vars(options))

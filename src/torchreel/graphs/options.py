@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from torchreel.errors import OptionError
@@ -12,6 +13,7 @@ Held = Literal["branch", "copy", "error"]
 Mutation = Literal["write_back", "skip"]
 Inductor = Literal[False, True, "always"]
 Verify = int | Literal["first"]
+CaptureSizes = Sequence[int | Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class GraphOptions:
     cores: int = 1  # that ops which do not need each other may run on, where that is found to be faster: 1 or 2
     verify: Verify = "first"  # the first replay of a recording, or every so many calls, run eagerly as well
     trust: bool = False  # the function is known to be pure: nothing of Python is guarded
+    or_error: bool = False  # where there can be no graph: an error, instead of a call that runs eagerly
+    # The sizes that are recorded, where only some are: others run eagerly. See docs/graphs.md.
+    capture_sizes: CaptureSizes | None = None
 
     def __post_init__(self) -> None:
         _check("held", self.held, get_args(Held))
@@ -38,8 +43,9 @@ class GraphOptions:
         _check("inductor", self.inductor, get_args(Inductor))
         if self.verify != "first" and (type(self.verify) is not int or self.verify < 0):
             raise OptionError(f"verify is {self.verify!r}: give 'first', or a whole number, 0 or more.")
-        if type(self.trust) is not bool:
-            raise OptionError(f"trust is {self.trust!r}: give True or False.")
+        for name in ("exact", "skip_dynamic", "trust", "or_error"):
+            if type(getattr(self, name)) is not bool:
+                raise OptionError(f"{name} is {getattr(self, name)!r}: give True or False.")
         for name, least in (("limit", 1), ("warm_up", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
@@ -47,6 +53,44 @@ class GraphOptions:
         if self.cores not in (1, 2) or type(self.cores) is not int:
             raise OptionError(f"cores is {self.cores!r}: give 1 or 2.")
         _check_padding(self.pad_to)
+        _check_sizes(self.capture_sizes)
+        if self.capture_sizes is not None and self.pad_to:
+            raise OptionError(
+                "capture_sizes and pad_to were both given: pad_to={dim: [sizes]} records these sizes alone."
+            )
+
+    def captures(self, sizes: tuple[int, ...]) -> bool:
+        """Whether calls of these sizes may be recorded: `(8, 16)` for a tensor, of which 8 alone may be listed."""
+        if self.capture_sizes is None:
+            return True
+        listed = [each if isinstance(each, int) else tuple(each) for each in self.capture_sizes]
+        return sizes in listed or (bool(sizes) and sizes[0] in listed)
+
+
+def known_options(*without: str) -> list[str]:
+    return [each.name for each in fields(GraphOptions) if each.name not in without]
+
+
+def refuse_unknown(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    """Raises OptionError for the first of these names that is no option."""
+    for name in names:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name, known, 1, 0.5)
+        hint = f"did you mean {near[0]}? There are " if near else "give some of "
+        raise OptionError(f"{what} has no option {name!r}: {hint}{', '.join(known)}.")
+
+
+def _check_sizes(sizes: Any) -> None:
+    if sizes is None:
+        return
+    example = "Give sizes (capture_sizes=[8, 16]) or shapes (capture_sizes=[(8, 128), (16, 128)])."
+    if not isinstance(sizes, list | tuple) or not sizes:
+        raise OptionError(f"capture_sizes is {sizes!r}. {example}")
+    for each in sizes:
+        listed = each if isinstance(each, list | tuple) else [each]
+        if not listed or any(type(size) is not int or size < 0 for size in listed):
+            raise OptionError(f"capture_sizes has {each!r}. {example}")
 
 
 def _check_padding(pad_to: Any) -> None:

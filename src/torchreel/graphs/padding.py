@@ -31,6 +31,7 @@ class Padded(Graphed):
             sizes = padded_sizes(self._options.pad_to, given.tensors)
         except UnpaddedError as why:
             self._remark(str(why))
+            self._say("", str(why))
             return self._run(args, kwargs)
         if not sizes:
             return super().__call__(*args, **kwargs)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node, map_arg
 
+from torchreel.graphs.generated_lines import line_of
 from torchreel.graphs.partition import levels, reasons
 
 Ready = Callable[[GraphModule, Sequence[Any], str], Callable[..., Any]]  # part, examples of inputs, name
@@ -56,7 +55,7 @@ class Parted:
             over = [each for each, when in last.items() if when == level and each not in kept]
             self._parts.append(_Part(run, takes, gives, over))
         self.remarks = [f"{name} runs as {count} graphs, with these ops between them:"]
-        self.remarks += [f"  {node.target} {why}{_line(node)}" for node, why in eager.items()]
+        self.remarks += [f"  {node.target} {why}{_in_brackets(line_of(node))}" for node, why in eager.items()]
 
     def __call__(self, *args: Any) -> Any:
         values = {**self._constants, **dict(zip(self._takes, args, strict=True))}
@@ -100,7 +99,5 @@ def _has_ops(nodes: list[Node]) -> bool:
     return any(isinstance(node.target, torch._ops.OpOverload) for node in nodes)
 
 
-def _line(node: Node) -> str:
-    """The user's line, if it is known."""
-    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    return f" ({Path(found[-1][0]).name}:{found[-1][1]})" if found else ""
+def _in_brackets(line: str) -> str:
+    return f" ({line})" if line else ""

@@ -15,6 +15,7 @@ import torch._subclasses.schema_check_mode  # which torch imports where modes ar
 from torchreel import _graphs, _tape
 from torchreel.errors import TapeError, first_line
 from torchreel.graphs.derivatives import Derivatives, Pattern, Segment, differentiate, owners_of
+from torchreel.graphs.generated_lines import NodeLines, op_line
 from torchreel.graphs.joined import Joint, leaves_for
 from torchreel.graphs.object_arguments import OtherError, tensors_of
 from torchreel.graphs.options import GraphOptions
@@ -24,10 +25,10 @@ from torchreel.guards.followed_call import FollowedCall
 from torchreel.guards.objects import objects_in
 from torchreel.guards.python_guards import PythonGuards
 from torchreel.program.model import SET_RNG, Program, Ref, Tree
-from torchreel.program.source_frames import source_line
 from torchreel.program.writes import read_and_written, written_storages
 from torchreel.tape.captured import Captured, Parts
 from torchreel.tape.names import reachable
+from torchreel.tape.parameter_names import ParameterNames
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Place, Structure
 from torchreel.tape.trace import described
@@ -59,18 +60,16 @@ class Recording:
     autocast: tuple[bool, torch.dtype]
     lowering: Lowering | None = None  # where Inductor is asked for kernels
     given_generators: list[torch.Generator] = field(default_factory=list)  # that its ops were given
+    lines: NodeLines = field(default_factory=dict)  # of the program, where the function was generated
 
     def line(self, op: int) -> str:
         """The source line of an op, or nothing."""
         ops = self.program.ops
-        return source_line(self.program, ops[op]) if 0 <= op < len(ops) else ""
+        return op_line(self.program, ops[op], self.lines) if 0 <= op < len(ops) else ""
 
     def output_line(self) -> str:
         """The source line that made the first output, or the function."""
-        refs = set(_refs(self.program.outputs))
-        made = [op for op in self.program.ops if refs & {each.slot for each in op.results if isinstance(each, Ref)}]
-        line = source_line(self.program, made[-1]) if made else ""
-        return line or self.program.provenance.function
+        return _output_line(self.program, self.lines) or self.program.provenance.function
 
     def generators(self) -> list[torch.Generator]:
         """Those that it draws from, and that were there before it."""
@@ -92,9 +91,15 @@ class Take:
     """One call under capture. What it gives is `result`; whether a way comes of it, `recording()` tells."""
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], follows: bool = True
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        follows: bool = True,
+        lines: NodeLines | None = None,
     ) -> None:
         self._function = function
+        self._lines = lines or {}
         self._follows = follows
         self._followed: FollowedCall | None = None
         self._bumps: dict[int, int] = {}  # of versions, by the id of a tensor
@@ -184,7 +189,13 @@ class Take:
             self._followed.seal(self._leaves)
         function = self._function
         self._captured = Captured(
-            session, self._given, self._results, self._slots, described(function), lambda: reachable(function)
+            session,
+            self._given,
+            self._results,
+            self._slots,
+            described(function),
+            lambda: reachable(function),
+            parameters=lambda: ParameterNames(function),
         )
 
     def _give_up(self) -> None:
@@ -242,6 +253,7 @@ class Take:
             self._autocast,
             lowering,
             [] if self._followed is None else self._followed.generators,
+            self._lines,
         )
 
     def _way(
@@ -359,7 +371,11 @@ class Take:
     ) -> _graphs.Route:
         """With its first graphs, so that an op that cannot be bound is known now and not at a replay."""
         name = program.provenance.function
-        route = _graphs.Route(native, name, options.held, _BRANCHES, options.exact, _over(name), fixed, options.cores)
+        over = _over(name)
+        if self._lines:  # the function's own place is in generated code
+            line = _output_line(program, self._lines)
+            over = _over(f"{name.partition(' (')[0]}{f' ({line})' if line else ''}")
+        route = _graphs.Route(native, name, options.held, _BRANCHES, options.exact, over, fixed, options.cores)
         try:
             route.make_first(self._inputs)
         except RuntimeError as error:
@@ -405,7 +421,7 @@ class Take:
             )
         except _graphs.NotStaticError as error:
             op = program.ops[error.op] if error.op < len(program.ops) else None
-            line = source_line(program, op) if op is not None else ""
+            line = op_line(program, op, self._lines) if op is not None else ""
             raise RefusedError(f"cannot run on fixed memory: {error}{f' ({line})' if line else ''}") from None
         except RuntimeError as error:
             raise RefusedError(f"cannot be made a graph: {error}") from None
@@ -558,6 +574,13 @@ def fit_objects(signature: _graphs.Signature, given: Structure) -> None:
             return None
 
     signature.set_fit(found, given.tensors)
+
+
+def _output_line(program: Program, lines: NodeLines) -> str:
+    """The line of the last op that made an output."""
+    refs = set(_refs(program.outputs))
+    made = [op for op in program.ops if refs & {each.slot for each in op.results if isinstance(each, Ref)}]
+    return next(filter(None, (op_line(program, op, lines) for op in reversed(made))), "")
 
 
 def _refs(tree: Tree) -> Iterator[int]:

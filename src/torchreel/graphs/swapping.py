@@ -23,10 +23,15 @@ def follow_swaps(graphed: Graphed) -> None:
         torch.utils.swap_tensors = _letting_go(torch.utils.swap_tensors)
 
 
+def alive() -> list[Graphed]:
+    """All graphed functions."""
+    return list(_alive)
+
+
 def _letting_go(swap_tensors: Any) -> Any:
     @functools.wraps(swap_tensors)
     def swap(t1: torch.Tensor, t2: torch.Tensor) -> None:
-        for graphed in list(_alive):
+        for graphed in alive():
             graphed.let_go(t1, t2)
         _tape.Capture.forget_last()
         swap_tensors(t1, t2)

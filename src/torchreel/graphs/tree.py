@@ -9,6 +9,7 @@ from typing import Any
 from torchreel import _graphs
 from torchreel.errors import OptionError
 from torchreel.graphs.entry import Graphed
+from torchreel.graphs.skips import Skip
 
 _MIB = 1024 * 1024
 
@@ -28,14 +29,6 @@ class Node:
     layers: dict[str, int]
     beside: int  # ops that run on two cores, beside others
     parents: list[tuple[int, int]]  # ids, and how often it came after them
-
-
-@dataclass(frozen=True)
-class Skip:
-    """Calls that run eagerly, and why."""
-
-    call: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,8 @@ class Status:
         yield from (f"  {line}" for line in self.between)
         yield from (f"  inductor: {line}" for line in self.kernels)
         for skip in self.skips:
-            yield f"  eager: ({skip.call}): {skip.reason}"
+            count = f" ({skip.calls} calls)" if skip.calls > 1 else ""
+            yield f"  eager: ({skip.call}): {skip.reason}{count}"
         if self.history:
             yield "  recorded anew, or left to eager, because:"
             yield from (f"    {why}{f' ({count} times)' if count > 1 else ''}" for why, count in self.history.items())
@@ -125,6 +119,7 @@ def status(graphed: Any) -> Status:
 def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
     recordings = [one for part in parts for one in part.recordings()]
     kinds = [kind for part in parts for kind in part.kinds()]
+    beyond = [skip for part in parts for skip in part.skips()]
     nodes = [
         Node(row["id"], one.number, row["part"], one.signature, row["kernels"], row["bytes"], row["outputs"],
              row["hits"], dict(row["layers"]), row["beside"], [tuple(each) for each in row["parents"]])
@@ -135,8 +130,8 @@ def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
     return Status(
         function=name,
         nodes=nodes,
-        shapes=[kind.text for kind in kinds],
-        skips=[Skip(kind.text, kind.reason) for kind in kinds if kind.reason],
+        shapes=list(dict.fromkeys([*(kind.text for kind in kinds), *(skip.call for skip in beyond)])),
+        skips=[*(Skip(kind.text, kind.reason, kind.skipped) for kind in kinds if kind.reason), *beyond],
         history=_joined([*(kind.history for kind in kinds), *(part.remarks for part in parts)]),
         # Every module has hooks: what the program has of its own comes first.
         guarded=sorted(

@@ -60,11 +60,14 @@ def write_reel(output: Path, tables: dict[str, pa.Table], source: str) -> None:
 
 
 @contextmanager
-def open_source(path: str | os.PathLike[str]) -> Iterator[Reel]:
-    """The reel at a path, or for a file of a memory snapshot a reel that is there until the block ends."""
+def open_source(path: str | os.PathLike[str], *, skip_damaged: bool = False) -> Iterator[Reel]:
+    """The reel at a path, or for a file of a memory snapshot a reel that is there until the block ends.
+
+    `skip_damaged` is that of torchreel.load, for a reel.
+    """
     path = Path(path)
     if path.is_dir():
-        yield load(path)
+        yield load(path, skip_damaged=skip_damaged)
         return
     if not path.exists():
         raise OptionError(f"There is no reel and no memory snapshot at {path}: check the path.")

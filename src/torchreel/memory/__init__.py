@@ -10,25 +10,34 @@ torchreel.memory.use_caching_allocator()       # freed CPU memory is kept and us
 
 import torch  # noqa: F401  its libraries first: the native core is linked against them
 
-from torchreel.memory.caching import (
-    empty_cache,
+from torchreel.memory.caching import empty_cache, set_limit, use_caching_allocator
+from torchreel.memory.history import get_metadata, on_out_of_memory, record_history, set_metadata
+from torchreel.memory.observers import MemoryEvent, Observer, observe, untold_events
+from torchreel.memory.snapshots import allocation_traceback, dump, snapshot
+from torchreel.memory.stats import (
     memory_stats,
+    memory_stats_as_nested_dict,
+    reset_accumulated_memory_stats,
     reset_peak_memory_stats,
-    set_limit,
-    use_caching_allocator,
 )
-from torchreel.memory.history import on_out_of_memory, record_history, set_metadata
-from torchreel.memory.snapshots import dump, snapshot
 
 __all__ = [
+    "MemoryEvent",
+    "Observer",
+    "allocation_traceback",
     "dump",
     "empty_cache",
+    "get_metadata",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "observe",
     "on_out_of_memory",
     "record_history",
+    "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_limit",
     "set_metadata",
     "snapshot",
+    "untold_events",
     "use_caching_allocator",
 ]

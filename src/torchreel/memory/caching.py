@@ -7,13 +7,6 @@ from torchreel.errors import OptionError, RecorderError
 from torchreel.record.allocators import DECAY_SECONDS, choose_allocator
 from torchreel.record.options import parse_size
 
-# Names of torch.cuda.memory_stats, and how each is made of the heap's counters: current, all that came, all that went.
-_PER_POOL = {
-    "allocation": ("allocs", "frees"),
-    "allocated_bytes": ("alloc_bytes", "free_bytes"),
-    "requested_bytes": ("requested", "freed_requested"),
-    "segment": ("segment_allocs", "segment_frees"),
-}
 # More than any machine has.
 _MOST_BYTES = 2**62
 
@@ -51,42 +44,3 @@ def set_limit(limit: int | str | None) -> None:
     if limit is not None and size < 2 * 2**20:
         raise OptionError(f"A limit of {limit!r} holds no segment: give at least 2MiB, or None for no limit.")
     _core.set_limit(size)
-
-
-def memory_stats() -> dict[str, int]:
-    """Counters of the caching allocator under the names of torch.cuda.memory_stats, as far as the CPU has them.
-
-    `allocated_bytes` counts whole blocks, `requested_bytes` what was asked for. Peaks are since the start, or since
-    reset_peak_memory_stats().
-    """
-    heap = _core.heap_stats()
-    pools = {"small_pool": heap["small"], "large_pool": heap["large"]}
-    stats: dict[str, int] = {}
-    for name, (came, went) in _PER_POOL.items():
-        for pool, counts in pools.items():
-            stats[f"{name}.{pool}.current"] = counts[came] - counts[went]
-            stats[f"{name}.{pool}.allocated"] = counts[came]
-            stats[f"{name}.{pool}.freed"] = counts[went]
-        for part in ("current", "allocated", "freed"):
-            stats[f"{name}.all.{part}"] = sum(stats[f"{name}.{pool}.{part}"] for pool in pools)
-    for name, counter in (
-        ("reserved_bytes", "reserved"),
-        ("inactive_split", "free_split_blocks"),
-        ("inactive_split_bytes", "free_split"),
-    ):
-        for pool, counts in pools.items():
-            stats[f"{name}.{pool}.current"] = counts[counter]
-        stats[f"{name}.all.current"] = sum(counts[counter] for counts in pools.values())
-    stats["allocated_bytes.all.peak"] = heap["peak_allocated"]
-    stats["reserved_bytes.all.peak"] = heap["peak_reserved"]
-    stats["thread_cached_bytes"] = heap["thread_cached"]
-    stats["purged_bytes"] = heap["purged"]
-    stats["num_alloc_retries"] = heap["retries"]
-    stats["num_ooms"] = heap["ooms"]
-    stats["limit"] = heap["limit"]
-    return dict(sorted(stats.items()))
-
-
-def reset_peak_memory_stats() -> None:
-    """Let the peaks of memory_stats() begin anew, at what is in use now."""
-    _core.reset_peaks()

@@ -12,9 +12,18 @@ from torchreel import _core
 from torchreel.errors import OptionError
 from torchreel.record.old_blocks import living_blocks
 
-# The actions of torch 2.13's history, in the order of native/history.h, and those that only CUDA has.
-_ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "snapshot", "oom")
-_CUDA_ACTIONS = ("segment_map", "segment_unmap")
+# The actions of torch 2.13's history, in the order of native/history.h.
+_ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "snapshot",
+    "oom",
+    "segment_map",
+    "segment_unmap",
+)
 _CONTEXTS = (None, "state", "alloc", "all")
 
 OutOfMemoryCallback = Callable[[str, int, int, int], object]
@@ -27,39 +36,51 @@ def record_history(
     context: str | None = "all",
     stacks: str = "python",
     max_entries: int = sys.maxsize,
+    device: torch.device | str | int | None = None,
     clear_history: bool = False,
+    compile_context: bool = False,
+    global_record_annotations: bool | None = None,
+    skip_actions: Sequence[str] | None = None,
+    *,
     annotations: bool = True,
-    skip_actions: Sequence[str] = (),
+    forward_frames: bool = False,
 ) -> None:
     """Keep a history of memory for snapshots: of CPU tensors, and of CUDA's where there is CUDA.
 
-    enabled        "all": every event; "state": only the stacks of what is alive; None: stop, and forget all of it
-    context        stacks of what: None, "state" (living blocks), "alloc" (allocs too) or "all" (frees too)
-    stacks         "python", or "all" for C++ frames before the Python ones, which costs a few microseconds each
-    max_entries    the most events that are kept: the oldest are overwritten, counted, and said to be lost
-    clear_history  forget what was kept before
-    annotations    keep the beginnings and ends of ranges (torchreel.range, record_function) of all threads
-    skip_actions   events not to keep: alloc, free_requested, free_completed, segment_alloc, segment_free,
-                   segment_map, segment_unmap, snapshot, oom
+    enabled          "all": every event; "state": only the stacks of what is alive; None: stop, and forget all of it
+    context          stacks of what: None, "state" (living blocks), "alloc" (allocs too) or "all" (frees too)
+    stacks           "python", or "all" for C++ frames before the Python ones, which costs a few microseconds each
+    max_entries      the most events that are kept: the oldest are overwritten, counted, and said to be lost
+    device           taken as torch takes it: the history is always of all devices
+    clear_history    forget what was kept before
+    compile_context  keep the compiled region that an event is in. Torch calls an observer for each op then
+    global_record_annotations  False: keep the ranges of the calling thread alone; True, or nothing: of all threads
+    skip_actions     events not to keep: alloc, free_requested, free_completed, segment_alloc, segment_free,
+                     segment_map, segment_unmap, snapshot, oom
+    annotations      keep the beginnings and ends of ranges (torchreel.range, record_function)
+    forward_frames   keep the lines of the forward call with what its backward allocates, without anomaly detection.
+                     Each differentiable call has its stack walked then
     """
     if isinstance(enabled, bool):
         enabled = "all" if enabled else None
-    if enabled not in (None, "state", "all"):
-        raise OptionError(f"enabled={enabled!r} is not known: it is 'all', 'state' or None.")
-    if context not in _CONTEXTS:
-        raise OptionError(f"context={context!r} is not known: it is 'all', 'alloc', 'state' or None.")
-    if stacks not in ("python", "all"):
-        raise OptionError(f"stacks={stacks!r} is not known: it is 'python' or 'all'.")
+    skipped_actions = [] if skip_actions is None else skip_actions
+    _check_choices(enabled, context, stacks)
+    _check_device(device)
+    _check_switches(
+        clear_history=clear_history,
+        compile_context=compile_context,
+        global_record_annotations=True if global_record_annotations is None else global_record_annotations,
+        annotations=annotations,
+        forward_frames=forward_frames,
+    )
     if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 1:
         raise OptionError(f"max_entries={max_entries!r} is not a number of events: give at least 1.")
-    if isinstance(skip_actions, str):
-        raise OptionError(f"skip_actions={skip_actions!r} is a text: give a list of actions, like [{skip_actions!r}].")
-    if not isinstance(skip_actions, Iterable):
-        raise OptionError(f"skip_actions={skip_actions!r} is not a list of actions.")
-    for action in skip_actions:
-        if action not in _ACTIONS and action not in _CUDA_ACTIONS:
-            known = ", ".join((*_ACTIONS, *_CUDA_ACTIONS))
-            raise OptionError(f"skip_actions has {action!r}, which is not an action: they are {known}.")
+    _check_actions(skipped_actions)
+    if forward_frames and (context not in ("alloc", "all") or enabled == "state"):
+        raise OptionError(
+            f"forward_frames=True needs events with stacks: enabled='all' and context='alloc' or 'all', not "
+            f"enabled={enabled!r} and context={context!r}."
+        )
     if torch.cuda.is_available():
         torch.cuda.memory._record_memory_history(
             enabled,
@@ -67,21 +88,72 @@ def record_history(
             stacks,
             max_entries,
             clear_history=clear_history,
-            global_record_annotations=annotations,
-            skip_actions=list(skip_actions) or None,
+            compile_context=compile_context,
+            global_record_annotations=annotations and global_record_annotations is not False,
+            skip_actions=list(skipped_actions) or None,
         )
     if enabled is None:
         _core.stop_history()
         return
-    skipped = sum(1 << index for index, action in enumerate(_ACTIONS) if action in skip_actions)
+    skipped = sum(1 << index for index, action in enumerate(_ACTIONS) if action in skipped_actions)
     was_on = _core.history_on()
-    most = min(max_entries, sys.maxsize)
     _core.start_history(
-        enabled == "all", _CONTEXTS.index(context), stacks == "all", most, skipped, annotations, clear_history
+        events=enabled == "all",
+        context=_CONTEXTS.index(context),
+        native_stacks=stacks == "all",
+        max_entries=min(max_entries, sys.maxsize),
+        skipped=skipped,
+        annotations=annotations,
+        own_annotations=global_record_annotations is False,
+        regions=compile_context,
+        forwards=forward_frames,
+        clear=clear_history,
     )
     if not was_on or clear_history:
         for address, size, _category in living_blocks():
             _core.add_old_block(address, size)
+
+
+def _check_choices(enabled: str | None, context: str | None, stacks: str) -> None:
+    if enabled not in (None, "state", "all"):
+        raise OptionError(f"enabled={enabled!r} is not known: it is 'all', 'state' or None.")
+    if context not in _CONTEXTS:
+        raise OptionError(f"context={context!r} is not known: it is 'all', 'alloc', 'state' or None.")
+    if stacks not in ("python", "all"):
+        raise OptionError(f"stacks={stacks!r} is not known: it is 'python' or 'all'.")
+
+
+def _check_device(device: torch.device | str | int | None) -> None:
+    """It changes nothing, but what is no device at all is a mistake."""
+    if device is None or (isinstance(device, int) and not isinstance(device, bool)):
+        return
+    try:
+        torch.device(device)
+    except (RuntimeError, TypeError):
+        raise OptionError(
+            f"device={device!r} is not a device. Leave it out: the history is always of all devices."
+        ) from None
+
+
+def _check_switches(**switches: object) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise OptionError(f"{name}={value!r} is neither True nor False.")
+
+
+def _check_actions(actions: Sequence[str]) -> None:
+    if isinstance(actions, str):
+        raise OptionError(f"skip_actions={actions!r} is a text: give a list of actions, like [{actions!r}].")
+    if not isinstance(actions, Iterable):
+        raise OptionError(f"skip_actions={actions!r} is not a list of actions.")
+    for action in actions:
+        if action not in _ACTIONS:
+            raise OptionError(f"skip_actions has {action!r}, which is not an action: they are {', '.join(_ACTIONS)}.")
+
+
+def get_metadata() -> str:
+    """The text that set_metadata() has set in this thread; "" if none."""
+    return _core.memory_metadata()
 
 
 def set_metadata(text: str) -> None:

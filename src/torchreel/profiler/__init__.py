@@ -1,6 +1,7 @@
 """torchreel in the words of torch.profiler: change the import, and nothing else of the program.
 
-`profile` is ours; all else that torch.profiler has is passed on as it is.
+`profile` and `_KinetoProfile` are ours; all else that torch.profiler has is passed on as it is. The older
+torch.autograd.profiler has its drop-in in torchreel.profiler.autograd.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from torch.profiler import (
     tensorboard_trace_handler,
 )
 
+from torchreel.profiler import autograd as autograd
+from torchreel.profiler.kineto_profile import _KinetoProfile as _KinetoProfile
 from torchreel.profiler.profiler import profile
 
 __all__ = [

@@ -7,6 +7,7 @@ calls is a call `[memory]` that takes no time. The table has, in the order of th
 - `name` as tables show it, `trace_name` as traces do, `overload`, `kind`;
 - `start_ns`, `dur_ns`, `self_ns`, `bytes`, `self_bytes`, `flops`, `async`;
 - `parent`, the row of the call around it; `flow`, a number that a forward call and its backward call share;
+- `script_modules`, in which modules and methods of TorchScript it stands, else null;
 - `id`, `thread`, `fwd_thread`, `seq`, `module`, `stack`, `inputs`, `node`: as in the reel. -1 stands for none.
 
 Everything is computed on whole columns: there is no Python object per call.
@@ -27,30 +28,46 @@ from torchreel.reel import Reel
 
 _IDS = ("id", "thread", "fwd_thread", "seq", "module", "stack", "inputs", "node")
 _COLUMNS = [*_IDS, "parent", "fwd", "name", "overload", "kind", "start_ns", "dur_ns", "flops", "alloc_bytes", "async"]
+_COLUMNS += ["script_modules"]
 # Calls of these kinds say where others were made, and have no stack of their own.
 PLACES = ("python", "module")
 
 
-def read_calls(reel: Reel, places: bool, flops: bool) -> pa.Table:
-    """The calls of the reel's own process; with `places` also those of Python functions and modules."""
-    ops = _sorted_ops(reel)
+def read_calls(
+    reel: Reel,
+    places: bool,
+    flops: bool,
+    memory: bool = True,
+    every: bool = False,
+    moved: pa.Table | None = None,
+) -> pa.Table:
+    """The calls of the reel's own process; with `places` also those of Python functions and modules.
+
+    Without `memory` there is nothing of the allocator, though a recording that was joined may have it.
+
+    With `every`, those too that torch.profiler leaves out or merges. `moved` has the `id` of those that are shown at
+    another time.
+    """
+    ops = _sorted_ops(reel, moved)
     caller = rows_of(numbers(ops, "id"), numbers(ops, "parent"))
     names = shown_names(reel, ops)
     kind = ops["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
     end = numbers(ops, "start_ns") + numbers(ops, "dur_ns")
     is_place = np.isin(kind, PLACES)
     hidden = np.array([_filter_name(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
+    hidden &= not every
     hidden |= crossed(caller, end, is_place, (kind == "range") & ~_is_async(ops)) if places else is_place
-    parent, kept = nest(caller, end, names.indices.to_numpy(), hidden, _is_async(ops))
+    parent, kept = nest(caller, end, names.indices.to_numpy(), hidden, _is_async(ops), merge=not every)
     calls = pa.table(
         {
             "name": names,
             "trace_name": ops["name"].cast(pa.string()).dictionary_encode(),
             "overload": pc.fill_null(ops["overload"].cast(pa.string()), "").dictionary_encode(),
             "kind": pa.array(kind, pa.string()).dictionary_encode(),
+            "script_modules": ops["script_modules"].cast(pa.string()).dictionary_encode(),
             "start_ns": ops["start_ns"],
             "dur_ns": ops["dur_ns"],
-            "bytes": numbers(ops, "alloc_bytes", 0),
+            "bytes": numbers(ops, "alloc_bytes", 0) if memory else np.zeros(len(parent), np.int64),
             "flops": place_flops(reel, ops, names, caller) if flops else np.zeros(len(parent), np.int64),
             "async": _is_async(ops),
             "flow": _flows(ops),
@@ -59,12 +76,19 @@ def read_calls(reel: Reel, places: bool, flops: bool) -> pa.Table:
             "stack": np.where(is_place, -1, numbers(ops, "stack")),
         }
     ).filter(pa.array(kept))
-    return _with_own(_with_memory(calls, _loose_allocs(reel, ops, caller, hidden)))
+    if memory:
+        calls = _with_memory(calls, _loose_allocs(reel, ops, caller, hidden))
+    return _with_own(calls)
 
 
-def _sorted_ops(reel: Reel) -> pa.Table:
+def _sorted_ops(reel: Reel, moved: pa.Table | None) -> pa.Table:
     ops = reel.table("ops", _COLUMNS)
     ops = ops.filter(pc.equal(ops["process"], 0))
+    if moved is not None and moved.num_rows:
+        row = rows_of(numbers(moved, "id"), numbers(ops, "id"))
+        for name in ("start_ns", "dur_ns"):
+            times = np.where(row >= 0, numbers(moved, name)[row], numbers(ops, name))
+            ops = ops.set_column(ops.column_names.index(name), name, pa.array(times))
     start = numbers(ops, "start_ns")
     end = start + numbers(ops, "dur_ns")
     return ops.take(pa.array(np.lexsort((numbers(ops, "id"), -end, start)))).combine_chunks()
@@ -76,10 +100,17 @@ def _is_async(ops: pa.Table) -> Booleans:
 
 
 def _flows(ops: pa.Table) -> Integers:
-    """For a backward call the id of its forward call, counted from 1, and for that the same; 0 for all others."""
+    """A number from 1 that a forward call and its backward call share, in the order of backward calls, as a trace has
+    it; 0 for all others."""
     ids, forward = numbers(ops, "id"), numbers(ops, "fwd")
+    linked = np.flatnonzero((forward >= 0) & np.isin(forward, ids))
+    linked = linked[np.argsort(ids[linked])]
+    distinct, first = np.unique(forward[linked], return_index=True)
+    number = np.empty(len(distinct), np.int64)
+    number[np.argsort(first)] = np.arange(1, len(distinct) + 1)
     forward[pc.not_equal(ops["kind"].cast(pa.string()), "backward").to_numpy()] = -1
-    return np.where(np.isin(ids, forward), ids, forward) + 1
+    row = rows_of(distinct, np.where(np.isin(ids, forward), ids, forward))
+    return np.where(row >= 0, number[row] if len(number) else 0, 0)
 
 
 def _loose_allocs(reel: Reel, ops: pa.Table, caller: Integers, hidden: Booleans) -> pa.Table:
@@ -98,7 +129,7 @@ def _with_memory(calls: pa.Table, allocs: pa.Table) -> pa.Table:
         return calls
     sign = np.where(pc.equal(allocs["action"].cast(pa.string()), "free").to_numpy(), -1, 1)
     none, zero = np.full(count, -1), np.zeros(count, np.int64)
-    texts = {"name": MEMORY_EVENT_NAME, "trace_name": None, "overload": "", "kind": "memory"}
+    texts = {"name": MEMORY_EVENT_NAME, "trace_name": None, "overload": "", "kind": "memory", "script_modules": None}
     columns = {name: pa.array([text] * count, pa.string()).dictionary_encode() for name, text in texts.items()}
     columns |= {name: pa.array(none) for name in (*_IDS, "parent")}
     columns |= {name: pa.array(zero) for name in ("dur_ns", "flops", "flow")}

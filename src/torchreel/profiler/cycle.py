@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import tempfile
 import weakref
 from pathlib import Path
-
-import torch.autograd.profiler as torch_profiler
 
 from torchreel import _core
 from torchreel.errors import TorchreelError
@@ -20,24 +19,24 @@ from torchreel.reel import Reel
 class Cycle:
     """Records from the moment it is made until stop(), or until nothing holds it any more.
 
-    The reel's directory is removed when nothing holds the Reel that stop() gave.
+    The reel's directory is removed when nothing holds the Reel that stop() gave. With `garbage`, each work of Python's
+    garbage collector is a call.
     """
 
-    def __init__(self, options: RecordOptions, first_step: int) -> None:
+    def __init__(self, options: RecordOptions, first_step: int, garbage: bool = False) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="torchreel-profile-"))
-        self._recorder = Recorder(self._directory / "profile.reel", options, first_step=first_step)
+        self._recorder = Recorder(self._directory / "profile.reel", options, first_step=first_step, private=True)
         self._paused = False
-        self._was_enabled: bool = torch_profiler._is_profiler_enabled
-        self._finalizer = weakref.finalize(
-            self, _abandon, self._recorder, self._directory, self._was_enabled, os.getpid()
-        )
-        # PyTorch's own code asks this before it names its ranges: torch.compile's, above all.
-        torch_profiler._set_is_profiler_enabled(True)
+        self._finalizer = weakref.finalize(self, _abandon, self._recorder, self._directory, os.getpid())
+        # Before the recording begins, so that programs that ask whether there is a profiler are told of it.
+        _core.show_profiler(options.shapes)
+        if garbage:
+            gc.callbacks.append(_core.on_garbage)
         try:
             self._recorder.start()
         except BaseException:
             self._finalizer.detach()
-            torch_profiler._set_is_profiler_enabled(self._was_enabled)
+            _leave()
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
 
@@ -49,12 +48,12 @@ class Cycle:
         """Leave out what happens from now on, or no longer."""
         if enabled is self._paused:
             self._paused = not enabled
-            _core.resume() if enabled else _core.pause()
+            self._recorder.resume() if enabled else self._recorder.pause()
 
     def stop(self) -> Reel:
         """End the recording."""
         self.collect(False)  # what it takes to end it is not the program's
-        torch_profiler._set_is_profiler_enabled(self._was_enabled)
+        _leave()
         try:
             reel = self._recorder.stop()
         finally:
@@ -64,10 +63,17 @@ class Cycle:
         return reel
 
 
-def _abandon(recorder: Recorder, directory: Path, was_enabled: bool, pid: int) -> None:
+def _leave() -> None:
+    """The program sees no profiler any more."""
+    _core.hide_profiler()
+    if _core.on_garbage in gc.callbacks:
+        gc.callbacks.remove(_core.on_garbage)
+
+
+def _abandon(recorder: Recorder, directory: Path, pid: int) -> None:
     """A profile was dropped, or the program ended, while it recorded: nothing may stay on."""
     if os.getpid() == pid:
-        torch_profiler._set_is_profiler_enabled(was_enabled)
+        _leave()
         with contextlib.suppress(TorchreelError, OSError):
             recorder.stop()
         _remove(directory, pid)

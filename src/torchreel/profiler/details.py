@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,20 +24,22 @@ class Arguments:
     strides: list[Any]
     dtypes: list[Any]
     values: list[Any]  # of what is no tensor, else None
+    keywords: dict[str, Any]
 
 
-_NO_ARGUMENTS = Arguments([], [], [], [], [])
+_NO_ARGUMENTS = Arguments([], [], [], [], [], {})
 
 
 class CallDetails:
     """The details of the calls of one reel; each distinct one is worked out once."""
 
-    def __init__(self, reel: Reel) -> None:
-        details = Details(reel, 0)
+    def __init__(self, reel: Reel, keeps_values: bool = True) -> None:
+        details = Details(reel, 0, values=keeps_values)
         threads = [row for row in reel.table("threads").to_pylist() if row["process"] == 0]
         self.torch_thread = {row["id"]: row["torch_id"] or 0 for row in threads}
         self.os_thread = {row["id"]: row["os_id"] or 0 for row in threads}
-        process = reel.process_rows()[0]
+        # A cycle in which nothing happened has left nothing, not even its process.
+        process = next(iter(reel.process_rows()), {"pid": os.getpid(), "start_ns": 0})
         self.pid: int = process["pid"]
         self.start_ns: int = process["start_ns"]
         self.stack = lru_cache(None)(lambda id: _stack(details, id))
@@ -57,7 +60,13 @@ def _arguments(details: Details, id: int) -> Arguments:
         json.loads(texts[name]) for name in ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")
     )
     shapes = [[] if dtype == "TensorList" else sizes for sizes, dtype in zip(dims, dtypes, strict=True)]
-    return Arguments(shapes, dims, strides, dtypes, [_value(text) for text in scalars])
+    keywords = {name: _uniform(value) for name, value in details.keywords(id).items()}
+    return Arguments(shapes, dims, strides, dtypes, [_value(text) for text in scalars], keywords)
+
+
+def _uniform(value: Any) -> Any:
+    """The value; None for a list of different things, of which torch.profiler keeps nothing."""
+    return None if isinstance(value, list) and len({type(item) for item in value}) > 1 else value
 
 
 def _value(text: str) -> Any:

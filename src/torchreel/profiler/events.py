@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,8 @@ from torchreel.profiler.calls import PLACES
 from torchreel.profiler.columns import above, numbers
 from torchreel.profiler.details import CallDetails
 
-log = logging.getLogger(__name__)
+# torch.profiler's own: whoever listens for its warnings hears ours.
+log = logging.getLogger("torch.autograd.profiler")
 
 # at::RecordScope of each kind of call; that of all others is that of a function.
 SCOPES = {"backward": 1, "torchscript": 2, "custom": 4, "lite": 6, "range": 7, "static_runtime": 8}
@@ -38,10 +42,28 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+class Events(EventList):  # type: ignore[misc]
+    """torch's list of events; its trace stays valid whatever the names of calls are."""
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the calls, their times and threads as a Chrome trace."""
+        shown = [_trace_line(event) for event in self if event.trace_name is not None]
+        Path(path).write_text("[" + ",\n".join(shown) + "]", encoding="utf-8")
+
+
+def _trace_line(event: FunctionEvent) -> str:
+    remote = f"node_id:{event.node_id}, thread_id:{event.thread}"
+    where = {"tid": remote if event.is_remote else event.thread, "pid": "CPU functions"}
+    when = {"ts": event.time_range.start, "dur": event.time_range.elapsed_us()}
+    return json.dumps({"name": event.trace_name, "ph": "X", **when, **where, "args": {}})
+
+
 @_collector_paused()
-def event_list(calls: pa.Table, details: CallDetails, timeout_s: float | None, **shown: bool) -> EventList:
+def event_list(
+    calls: pa.Table, details: CallDetails, timeout_s: float | None, metadata: bool = False, **shown: bool
+) -> EventList:
     """All calls as torch.profiler's events(), linked with their parents and children."""
-    events = function_events(calls, details, timeout_s)
+    events = function_events(calls, details, timeout_s, metadata)
     parents = numbers(calls, "parent").tolist()
     for event, parent in zip(events, parents, strict=False):
         if parent >= 0:
@@ -50,7 +72,7 @@ def event_list(calls: pa.Table, details: CallDetails, timeout_s: float | None, *
     python_ids = _python_parents(calls)
     for event, python_id in zip(events, python_ids, strict=False):
         event.python_parent_id = python_id
-    result = EventList(events, use_device=None, **shown)
+    result = Events(events, use_device=None, **shown)
     result._tree_built = True
     return result
 
@@ -60,19 +82,26 @@ def _python_parents(calls: pa.Table) -> list[int]:
     is_place = np.isin(calls["kind"].cast(pa.string()).to_numpy(zero_copy_only=False), PLACES)
     parent = numbers(calls, "parent")
     nearest = above(np.where(is_place, parent, -1), parent, lambda _, row: ~is_place[row])
-    ids: list[int] = np.where(nearest >= 0, numbers(calls, "id")[nearest], -1).tolist()
+    ids: list[int] = np.where(nearest >= 0, numbers(calls, "id")[nearest] + 1, -1).tolist()
     return ids
 
 
-def function_events(calls: pa.Table, details: CallDetails, timeout_s: float | None = None) -> list[FunctionEvent]:
+def function_events(
+    calls: pa.Table, details: CallDetails, timeout_s: float | None = None, metadata: bool = False
+) -> list[FunctionEvent]:
     """One event per row, not yet linked with each other; after `timeout_s` seconds, those that are made by then."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     events = []
     for number, call in enumerate(_rows(calls)):
         if deadline is not None and number % _TIMED_EVERY == 0 and time.monotonic() >= deadline:
-            log.warning("Only the first %d of %d events were made in %s seconds", number, calls.num_rows, timeout_s)
+            log.warning(
+                "Making events timed out after %s seconds, giving partial results: the first %d of %d",
+                timeout_s,
+                number,
+                calls.num_rows,
+            )
             break
-        events.append(_event(call, details))
+        events.append(_event(call, details, metadata))
     return events
 
 
@@ -91,7 +120,7 @@ def _values(column: pa.Array) -> list[Any]:
     return values
 
 
-def _event(call: dict[str, Any], details: CallDetails) -> FunctionEvent:
+def _event(call: dict[str, Any], details: CallDetails, metadata: bool) -> FunctionEvent:
     kind, thread = call["kind"], call["thread"]
     arguments = details.arguments(call["inputs"])
     is_place = kind in PLACES
@@ -104,10 +133,10 @@ def _event(call: dict[str, Any], details: CallDetails) -> FunctionEvent:
         thread=details.torch_thread.get(thread, 0),
         start_us=start / 1000,
         end_us=(start + call["dur_ns"]) / 1000,
-        fwd_thread=details.torch_thread.get(call["fwd_thread"], 0),
+        fwd_thread=details.torch_thread.get(call["fwd_thread"], 0) if call["seq"] >= 0 else 0,
         input_shapes=arguments.shapes,
         concrete_inputs=arguments.values,
-        kwinputs={},
+        kwinputs=arguments.keywords,
         stack=details.stack(call["stack"]),
         scope=SCOPES.get(kind, 0),
         cpu_memory_usage=call["bytes"],
@@ -120,16 +149,16 @@ def _event(call: dict[str, Any], details: CallDetails) -> FunctionEvent:
         is_user_annotation=kind == "range",
         is_python_function=is_place,
         activity_type=_ACTIVITIES.get(kind, "cpu_op"),
-        metadata_json="",
+        metadata_json=f'"Ev Idx": {call["id"]}' if metadata and not is_place else "",
         flow_id=call["flow"],
         flow_type=int(call["flow"] > 0),
         flow_start=call["flow"] > 0 and kind != "backward",
-        external_id=call["id"],
+        external_id=call["id"] + 1,  # in traces 0 stands for none
         structured_input_shapes=arguments.dims,
         structured_input_strides=arguments.strides,
         input_dtypes=arguments.dtypes,
-        python_id=call["id"] if is_place else -1,
+        python_id=call["id"] + 1 if is_place else -1,
         python_module_id=call["module"] if kind == "module" else -1,
     )
-    event.module_hierarchy = details.module(call["module"])
+    event.module_hierarchy = call["script_modules"] or details.module(call["module"])
     return event

@@ -20,10 +20,10 @@ def shown_names(reel: Reel, ops: pa.Table) -> pa.DictionaryArray:
     kind = ops["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
     python_codes = set(code[kind == "python"].tolist())
     texts = [
-        _without_directory(name) if number in python_codes else _rewrite_name(name, with_wildcard=True)
+        python_name(name) if number in python_codes else _rewrite_name(name, with_wildcard=True)
         for number, name in enumerate(encoded.dictionary.to_pylist())
     ]
-    modules = _module_names(reel)
+    modules = module_names(reel)
     is_module = kind == "module"
     code[is_module] = len(texts) + numbers(ops, "module")[is_module]
     texts += [modules.get(id, "nn.Module") for id in range(max(modules, default=-1) + 1)]
@@ -33,7 +33,7 @@ def shown_names(reel: Reel, ops: pa.Table) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(merged[code]), pa.array(list(distinct), pa.string()))
 
 
-def _module_names(reel: Reel) -> dict[int, str]:
+def module_names(reel: Reel) -> dict[int, str]:
     """Modules of one class are told apart by a number."""
     modules = reel.table("modules", ["id", "class"])
     modules = modules.filter(pc.equal(modules["process"], 0)).sort_by("id")
@@ -45,7 +45,14 @@ def _module_names(reel: Reel) -> dict[int, str]:
     return names
 
 
-def _without_directory(name: str) -> str:
+def python_name(name: str) -> str:
+    """The name of a Python function, path(line): function, as torch.profiler has it: without a directory that is on
+    sys.path, and without the class or function in which it is defined."""
+    place, separator, function = without_directory(name).rpartition("): ")
+    return f"{place}{separator}{function.rpartition('.')[2]}"
+
+
+def without_directory(name: str) -> str:
     """The name of a Python function, path(line): name, without a directory that is on sys.path."""
     for directory in sorted(filter(None, sys.path), key=len, reverse=True):
         if name.startswith(f"{directory}/"):

@@ -43,15 +43,15 @@ def _first_end_above(caller: Integers, end: Integers, is_range: Booleans) -> Int
 
 
 def nest(
-    caller: Integers, end: Integers, name: Integers, hidden: Booleans, is_async: Booleans
+    caller: Integers, end: Integers, name: Integers, hidden: Booleans, is_async: Booleans, merge: bool = True
 ) -> tuple[Integers, Booleans]:
     """The row of the call around each call, -1 for none, and which calls are shown.
 
     A call is around another if it contains it wholly; an asynchronous one is around none. A call that is the only one
-    that its parent makes, and has its parent's name, is a redispatch, and not shown.
+    that its parent makes, and has its parent's name, is a redispatch, and not shown if calls are to be merged.
     """
     parent = above(caller, caller, lambda row, up: hidden[up] | is_async[up] | (end[up] < end[row]))
     parent[is_async | hidden] = -1
     children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    redispatch = (parent >= 0) & (children[parent] == 1) & (name[parent] == name)
+    redispatch = (parent >= 0) & (children[parent] == 1) & (name[parent] == name) & merge
     return above(parent, parent, lambda _, up: redispatch[up]), ~hidden & ~redispatch

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from torch.autograd.profiler import _ProfilerStats
 from torch.autograd.profiler_util import EventList, FunctionEventAvg
 
+from torchreel import _core
 from torchreel.errors import OptionError, RecorderError
-from torchreel.export import export, write_stacks
+from torchreel.export import TraceOptions, write_chrome, write_stacks
+from torchreel.profiler.arguments import check_timeout
 from torchreel.profiler.averages import Grouping, key_averages
 from torchreel.profiler.calls import read_calls
 from torchreel.profiler.details import CallDetails
+from torchreel.profiler.event_tree import KinetoResults
 from torchreel.profiler.events import event_list
+from torchreel.profiler.names import module_names, python_name
+from torchreel.profiler.steps import moved_steps
 from torchreel.reel import Reel
 
 
@@ -25,7 +32,19 @@ class ResultOptions:
     profile_memory: bool
     with_flops: bool
     with_stack: bool
-    timeout_s: float | None
+    timeout_s: float | None = None
+    categories: frozenset[str] | None = None
+    """Of Kineto's categories, those that a trace shows; None for all."""
+    adjust_steps: bool = False
+    """A step begins no earlier than the Python call in which it ends."""
+    overload_names: bool = False
+    """Ops have the names of their overloads in a trace."""
+    event_metadata: bool = False
+    """Events have `metadata_json`."""
+    draws_arrows: bool = True
+    """A trace has arrows from forward to backward calls."""
+    keeps_values: bool = True
+    """The values of arguments that are lists of numbers are shown."""
 
 
 class Results:
@@ -36,11 +55,27 @@ class Results:
         self._options = options
         self._reels: list[Reel] = []
         self._events: EventList | None = None
+        self._kineto_results: KinetoResults | None = None
+        self._stats = _ProfilerStats()
 
     def add(self, reel: Reel) -> None:
         """Another cycle has ended."""
         self._reels.append(reel)
-        self._events = None
+        self._events = self._kineto_results = None
+        process = reel.process_rows()
+        if process:
+            self._stats.profiling_window_duration_sec = (process[0]["end_ns"] - process[0]["start_ns"]) / 1e9
+        self._options = replace(
+            self._options, draws_arrows=_core.draws_backward_arrows(), keeps_values=_core.keeps_values()
+        )
+
+    def show_only(self, categories: frozenset[str] | None) -> None:
+        """Traces show these categories only, or all."""
+        self._options = replace(self._options, categories=categories)
+
+    def took(self, what: str, began_ns: int) -> None:
+        """Keep how long a call took, under torch.profiler's name for it."""
+        setattr(self._stats, what, max(1, (time.perf_counter_ns() - began_ns) // 1000))
 
     @property
     def has_results(self) -> bool:
@@ -61,11 +96,20 @@ class Results:
 
     def _calls(self) -> list[tuple[pa.Table, CallDetails]]:
         """The calls of each reel, the last first, as torch.profiler has them."""
+        return [self._calls_of(reel) for reel in reversed(self._recorded())]
+
+    def _calls_of(self, reel: Reel, every: bool = False) -> tuple[pa.Table, CallDetails]:
         options = self._options
-        return [
-            (read_calls(reel, places=options.with_stack, flops=options.with_flops), CallDetails(reel))
-            for reel in reversed(self._recorded())
-        ]
+        moved = moved_steps(reel) if options.adjust_steps else None
+        calls = read_calls(
+            reel,
+            places=options.with_stack,
+            flops=options.with_flops,
+            memory=options.profile_memory,
+            every=every,
+            moved=moved,
+        )
+        return calls, CallDetails(reel, keeps_values=options.keeps_values)
 
     @property
     def _shown(self) -> dict[str, Any]:
@@ -82,11 +126,32 @@ class Results:
     def function_events(self) -> EventList:
         """Every call as an object: made when first asked for, and then kept."""
         if self._events is None:
-            lists = [event_list(*recorded, self._options.timeout_s, **self._shown) for recorded in self._calls()]
-            self._events = lists[0]
-            for older in lists[1:]:
-                self._events.extend(older)
+            began = time.perf_counter_ns()
+            recorded = self._calls()
+            self.took("parse_kineto_call_duration_us", began)
+            self._events = self._make_events(recorded, self._options.timeout_s)
+            self.took("function_events_build_tree_call_duration_us", began)
+            self._stats.number_of_events = len(self._events)
         return self._events
+
+    def _make_events(self, recorded: list[tuple[pa.Table, CallDetails]], timeout_s: float | None) -> EventList:
+        metadata = self._options.event_metadata
+        lists = [event_list(*one, timeout_s, metadata=metadata, **self._shown) for one in recorded]
+        for older in lists[1:]:
+            lists[0].extend(older)
+        return lists[0]
+
+    def _parse_kineto_results(self, result: Any, timeout_s: float | None = None) -> EventList:
+        """The events of the last cycle, those that are made in time: a private method of torch's."""
+        check_timeout("timeout_s", timeout_s)
+        return self._make_events([self._calls_of(self.reel)], timeout_s)
+
+    @property
+    def kineto_results(self) -> KinetoResults:
+        """The events of the last cycle in the form that torch's own tools read: _pattern_matcher, BasicEvaluation."""
+        if self._kineto_results is None:
+            self._kineto_results = KinetoResults(*self._calls_of(self.reel, every=True))
+        return self._kineto_results
 
     def total_average(self) -> FunctionEventAvg:
         """The sum over all calls."""
@@ -103,7 +168,19 @@ class Results:
 
     def export_chrome_trace(self, path: str) -> None:
         """Write the last cycle as a Chrome trace; compressed if the path ends in .gz."""
-        export(self.reel, path, to="chrome")
+        options = self._options
+        reel = self.reel
+        shown = TraceOptions(
+            categories=options.categories,
+            steps=False,
+            overload_names=options.overload_names,
+            backward_arrows=options.draws_arrows,
+            values=options.keeps_values,
+            moved=moved_steps(reel) if options.adjust_steps else None,
+            python_name=python_name,
+            module_names=module_names(reel),
+        )
+        write_chrome(reel, Path(path), shown)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write the stacks of the last cycle with their time, for flame graphs."""

@@ -21,11 +21,16 @@ _NOT_THE_USERS = re.compile(
 def source_frame(program: Program, op: Op) -> Frame | None:
     """The innermost frame of an op's stack that is the user's own; if all are torch's, the innermost of these."""
     innermost = None
-    for frame in _frames(program, op.stack):
-        if _is_the_users(frame.file):
+    for frame in frames_of(program, op):
+        if is_the_users(frame.file):
             return frame
         innermost = innermost or frame
     return innermost
+
+
+def frames_of(program: Program, op: Op) -> Iterator[Frame]:
+    """The frames of an op's stack, innermost first."""
+    return _frames(program, op.stack)
 
 
 def source_line(program: Program, op: Op) -> str:
@@ -59,7 +64,8 @@ def short_files(program: Program) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_the_users(file: str) -> bool:
+def is_the_users(file: str) -> bool:
+    """Whether it is none of torch's and none of ours."""
     return _NOT_THE_USERS.search(file) is None
 
 

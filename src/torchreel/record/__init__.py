@@ -21,18 +21,30 @@ except ImportError as error:
 
 from torchreel.record.options import RecordOptions
 from torchreel.record.ranges import mark, range
-from torchreel.record.recorder import Recorder
+from torchreel.record.recorder import Recorder, current_recorder, step
 from torchreel.record.schedules import Schedule, schedule
 
-__all__ = ["RecordOptions", "Recorder", "Schedule", "mark", "range", "record", "schedule"]
+__all__ = [
+    "RecordOptions",
+    "Recorder",
+    "Schedule",
+    "current_recorder",
+    "mark",
+    "range",
+    "record",
+    "schedule",
+    "step",
+]
 
 
-def record(path: str | os.PathLike[str], *, schedule: Schedule | None = None, **options: Any) -> Recorder:
+def record(
+    path: str | os.PathLike[str], *, schedule: Schedule | None = None, force: bool = False, **options: Any
+) -> Recorder:
     """A recorder for `with`: `with torchreel.record("run.reel", shapes=True, memory=True): ...`.
 
-    The options are those of RecordOptions.
+    The options are those of RecordOptions. `force` replaces a reel of that name.
     """
-    return Recorder(path, RecordOptions(**options), schedule=schedule)
+    return Recorder(path, RecordOptions.from_words(options), schedule=schedule, force=force)
 
 
 class _CallableModule(ModuleType):

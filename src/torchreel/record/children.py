@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing.util
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,10 +70,15 @@ def _after_fork() -> None:
 
 
 def _begin_child(reel: Path, options: RecordOptions) -> None:
-    from torchreel.record import process
+    from torchreel.errors import TorchreelError
+    from torchreel.record.recorder import ChildRecorder
 
-    process.begin(process.process_directory(reel), options)
-    _end_with_process()
+    try:
+        ChildRecorder(reel, options).start()
+    except (TorchreelError, OSError) as error:  # it must run all the same
+        print(f"torchreel: Process {os.getpid()} is not recorded into {reel}: {error}", file=sys.stderr)
+    else:
+        _end_with_process()
 
 
 def _end_with_process() -> None:
@@ -82,11 +88,9 @@ def _end_with_process() -> None:
 
 
 def _end_child() -> None:
-    from torchreel import _core
-    from torchreel.record import process
+    from torchreel.record.recorder import end_child
 
-    if _core.recording():
-        process.end()
+    end_child()
 
 
 def begin_from_environment() -> None:
@@ -94,10 +98,8 @@ def begin_from_environment() -> None:
     from torchreel.errors import TorchreelError
     from torchreel.record.options import RecordOptions
 
-    # A child that cannot be recorded must run all the same.
     with contextlib.suppress(TorchreelError, OSError, ValueError, KeyError):
         inherited = json.loads(os.environ[VARIABLE])
         reel, options = Path(inherited["reel"]), RecordOptions.from_json(inherited["options"])
         if reel.is_dir():
-            record_children(reel, options)
             _begin_child(reel, options)

@@ -19,6 +19,13 @@ from torchreel import _core
 _NO_PARENT = -1
 
 
+def _class_of(module: torch.nn.Module) -> str:
+    """The class that was written: TorchScript's modules are all of one class of its own."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return str(module.original_name)
+    return type(module).__name__
+
+
 class ModuleNames:
     """Called by the native core with a module that it has not seen; gives the id of its name."""
 
@@ -34,7 +41,7 @@ class ModuleNames:
         if id(module) not in self._names:
             self._find_among_roots(module)
         if id(module) not in self._names:
-            name = type(module).__name__
+            name = _class_of(module)
             self._classes[name] += 1
             path = name if self._classes[name] == 1 else f"{name}#{self._classes[name]}"
             self._register_tree(module, path)
@@ -71,7 +78,7 @@ class ModuleNames:
             return known
         number = next(self._numbers) if known is None else known
         self._ids[key] = number
-        self._names[key] = _core.define_module(number, parent, path, type(module).__name__)
+        self._names[key] = _core.define_module(number, parent, path, _class_of(module))
         if is_root:
             self._roots[key] = (weakref.ref(module), path)
         else:

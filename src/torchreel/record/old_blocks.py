@@ -70,3 +70,5 @@ def define_old_blocks() -> None:
     """Tell the recording, which has begun, of every CPU block that is alive."""
     for address, size, category in living_blocks():
         _core.define_old_block(address, size, category)
+    for address, size in _core.private_blocks():
+        _core.define_old_block(address, size, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import signal
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,17 @@ class RecordOptions:
     def everything(cls, **others: Any) -> RecordOptions:
         """All that costs little: what `torchreel record --all` asks for."""
         return cls(shapes=True, memory=True, stacks=True, modules=True, flops=True, **others)
+
+    @classmethod
+    def from_words(cls, given: dict[str, Any]) -> RecordOptions:
+        """The options by their names, as a caller wrote them."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
+                raise OptionError(f"There is no option {name!r} of a recording: {hint}")
+        return cls(**given)
 
     @property
     def ring_bytes(self) -> int:

@@ -14,46 +14,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.autograd.profiler as torch_profiler
 
 from torchreel import _core
 from torchreel.record import rpc
-from torchreel.record.allocators import choose_allocator
 from torchreel.record.modules import ModuleNames
 from torchreel.record.old_blocks import define_old_blocks
 from torchreel.record.options import RecordOptions
 from torchreel.reel import spool
+from torchreel.reel.job import current_rank
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 def describe_process() -> dict[str, Any]:
     """What the process says about itself, as far as it is known now."""
-    rank = world_size = None
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    elif os.environ.get("RANK", "").isdigit() and os.environ.get("WORLD_SIZE", "").isdigit():
-        rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    place = current_rank()
     return {
         "pid": os.getpid(),
         "parent_pid": os.getppid(),
         "host": socket.gethostname(),
-        "rank": rank,
-        "world_size": world_size,
+        "rank": place.rank,
+        "world_size": place.world_size,
+        "local_rank": place.local_rank,
         "command": " ".join(sys.argv) or None,
         "torch_version": torch.__version__,
         "python_version": platform.python_version(),
         "clock": "time stamp counter" if platform.machine() == "x86_64" else "steady clock",
     }
-
-
-def process_directory(reel: Path) -> Path:
-    """A directory for this process that no other has had; a process id may come again."""
-    name = f"{socket.gethostname()}-{os.getpid()}"
-    directory, number = reel / name, 1
-    while directory.exists():
-        number += 1
-        directory = reel / f"{name}-{number}"
-    return directory
 
 
 def _thread_name() -> str:
@@ -75,16 +63,40 @@ def _runner_files() -> list[str]:
     ]
 
 
+class _Enabled:
+    """Whether it is we who said to torch that a profiler runs."""
+
+    by_us = False
+
+
+def _let_torch_open_ranges() -> None:
+    """PyTorch's own code asks this before it opens its ranges: compiled code and the compiler, above all."""
+    torch_profiler._set_is_profiler_enabled(True)
+    _Enabled.by_us = True
+
+
+def _after_fork() -> None:
+    """In a child: what runs is the parent's recording. A child that is recorded too says so again."""
+    if _Enabled.by_us:
+        _Enabled.by_us = False
+        _core.hide_profiler()
+        torch_profiler._set_is_profiler_enabled(torch.autograd._profiler_enabled())
+
+
+# As soon as this is imported: what begins the recording of a child is registered later, and runs after it.
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def begin(directory: Path | None, options: RecordOptions) -> None:
     """Switch the recorder on; without a directory, as a flight recorder."""
-    if options.allocator is not None:
-        choose_allocator(options.allocator)
+    _let_torch_open_ranges()
     _start(
         spool="" if directory is None else str(directory / spool.DIRECTORY),
         ring_bytes=options.ring_bytes,
         shapes=options.shapes,
         memory=options.memory,
         stacks=options.stacks,
+        modules=options.modules,
         counters=list(options.counters),
     )
     if options.memory:
@@ -110,5 +122,7 @@ def begin_models(directory: Path, counters: Sequence[str]) -> None:
 def end() -> dict[str, Any]:
     """Switch the recorder off. Gives the count of lost events and the disk's error, if any."""
     rpc.unlink_calls()
+    _Enabled.by_us = False
+    torch_profiler._set_is_profiler_enabled(torch.autograd._profiler_enabled())
     _core.define_process(json.dumps(describe_process()))
     return _core.stop()

@@ -14,7 +14,7 @@ class range(_core.Range, contextlib.ContextDecorator):  # noqa: N801 - named as 
     """
 
 
-def mark(name: str) -> None:
+def mark(name: str | bytes) -> None:
     """Mark this moment."""
     if _core.recording():
         _core.mark(name)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import datetime
 import os
 import shutil
-import signal
-import socket
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from torchreel import _core
@@ -23,34 +25,62 @@ from torchreel.errors import (
     ReelExistsError,
     TorchreelError,
     UnavailableError,
+    UnwrittenReelError,
 )
-from torchreel.record import children, process
+from torchreel.record import children, foreign_events, process
+from torchreel.record.allocators import choose_allocator
+from torchreel.record.flight import DumpTriggers
 from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
 from torchreel.record.schedules import Schedule
-from torchreel.record.steps import OptimizerSteps
-from torchreel.reel import Reel, load, spool
-from torchreel.reel.meta import read_meta, write_meta
+from torchreel.record.sources import JoinedRecording, OwnRecording, Source, missing_options
+from torchreel.record.steps import OptimizerSteps, StepCount
+from torchreel.reel import Reel, joining, load, spool
+from torchreel.reel.job import current_job
+from torchreel.reel.meta import Meta, write_meta
+from torchreel.reel.place import Place
 
 if TYPE_CHECKING:
     from torchreel.record.step_tape import StepTape
 
 _active: Recorder | None = None
+_joined: Recorder | None = None  # within one that was begun from outside
 _lock = threading.Lock()
+
+
+def current_recorder() -> Recorder | None:
+    """The recorder that is on in this process, or None: the innermost, if one has joined another."""
+    return _joined or _active
+
+
+def step() -> None:
+    """The next step begins, in whatever recording is on; does nothing if none is."""
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.step()
 
 
 def forget_parent() -> None:
     """In a forked child: the recorder that runs is the parent's."""
-    global _active
-    if _active is not None:
-        _active.leave_to_parent()
-    _active = None
+    global _active, _joined, _lock
+    for recorder in (_active, _joined):
+        if recorder is not None:
+            recorder.leave_to_parent()
+    _active = _joined = None
+    _lock = threading.Lock()
+
+
+def end_child() -> None:
+    """At the end of a child process."""
+    if isinstance(_active, ChildRecorder):
+        _active.stop()
 
 
 class Recorder:
     """Records this process, and its children, into a reel. There is one at a time.
 
-    `with Recorder(path) as recorder:` or start() and stop(); with a ring, dump().
+    `with Recorder(path) as recorder:` or start() and stop(); with a ring, dump(). In a program that is recorded from
+    outside, by `torchreel record` or by its parent process, it joins: its reel gets its part of that recording.
     """
 
     def __init__(
@@ -60,79 +90,150 @@ class Recorder:
         *,
         schedule: Schedule | None = None,
         first_step: int = 0,
+        force: bool = False,
+        private: bool = False,
+        from_outside: bool = False,
     ) -> None:
-        self.path = Path(path)
+        """`force` replaces a reel of that name.
+
+        A private reel is of this process alone, whatever job that belongs to. From outside: others may join.
+        """
+        self._named = Path(path)
+        self._place: Place | None = None  # once the recording has begun
         self.options = options or RecordOptions()
         self.schedule = schedule
         self.lost_events = 0
-        self._directory: Path | None = None
+        self.from_outside = from_outside
+        self._force = force
+        self._private = private
+        self._first_step = first_step
+        self._used = False
         self._running = False
         self._paused = False
-        self._step = first_step
-        self._steps_by_hand = False
+        self._opened: joining.OpenReel | None = None
+        self._directory: Path | None = None
+        self._source: Source
+        self._steps: StepCount
         self._optimizer_steps: OptimizerSteps | None = None
         self._tape: StepTape | None = None
-        self._old_handler: Any = None
-        self._old_excepthook: Callable[..., Any] | None = None
+        self._triggers: DumpTriggers | None = None
+
+    @property
+    def path(self) -> Path:
+        """The reel, as it was named; its whole path once the program has gone to another directory."""
+        return self._named if self._place is None else self._place.path
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not yet stopped."""
+        return self._running
 
     def start(self) -> Recorder:
         """Begin recording. Raises before anything is changed if it cannot."""
-        global _active
+        global _active, _joined
         with _lock:
-            if _core.recording():
-                where = f"into {_active.path}" if _active is not None else "in this process"
-                raise AlreadyRecordingError(
-                    f"A recording {where} is already running, and there can be one at a time: "
-                    "stop it before you begin another. It goes on unharmed."
-                )
-            if self._directory is not None:
+            outer = self._outer()
+            if self._used:
                 raise RecorderError(
                     f"This recorder has already recorded into {self.path}: make a new one for a new recording."
                 )
-            self.options.check_machine()
+            if outer is None:
+                self.options.check_machine()
+            else:
+                self._leave_reel_of(outer)
+                self._say_what_is_missing(outer)
+            self._place = Place(self._named)
             if self.options.ring is None:
-                self._make_reel(self.path)
-                self._directory = process.process_directory(self.path)
-                self._write_meta(self.path, self._directory.name, "recording")
-            self._begin()
-            _active = self
+                self._open_reel()
+            self._used = True
+            try:
+                self._begin(outer)
+            except BaseException:
+                self._throw_away()
+                raise
+            if outer is None:
+                _active = self
+            else:
+                _joined = self
         return self
 
-    def _make_reel(self, path: Path) -> None:
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            raise ReelExistsError(
-                f"{path} already exists and is not overwritten: give another name, or remove it first."
-            ) from None
-        except OSError as error:
-            raise RecorderError(f"A reel cannot be made at {path}: {error.strerror}.") from None
-
-    def _write_meta(self, path: Path, root: str, state: str) -> None:
-        write_meta(
-            path,
-            {
-                "torchreel": __version__,
-                "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                "state": state,
-                "root": root,
-                "options": self.options.to_json(),
-            },
+    def _outer(self) -> Recorder | None:
+        """The recording from outside that this one joins, if one is on."""
+        if not _core.recording():
+            return None
+        if _active is not None and _active.from_outside and _joined is None:
+            return _active
+        inner = current_recorder()
+        where = f"into {inner.path}" if inner is not None else "in this process"
+        raise AlreadyRecordingError(
+            f"A recording {where} is already running, and there can be one at a time: "
+            "stop it before you begin another. It goes on unharmed."
         )
 
-    def _begin(self) -> None:
+    def _leave_reel_of(self, outer: Recorder) -> None:
+        """A part of a recording has a reel of its own, also where the program gives it the name that is taken by it."""
+        if self._named.resolve() != outer.path.resolve():
+            return
+        part = self._named.with_name(f"{self._named.stem}-part{self._named.suffix}")
+        alone = self._private or current_job() is None
+        self._named = next(path for path in _numbered(part) if not (alone and os.path.lexists(path)))
+        print(
+            f"torchreel: {outer.path} is the reel of the whole program, which is recorded already: "
+            f"this part of it goes to {self._named}.",
+            file=sys.stderr,
+        )
+
+    def _say_what_is_missing(self, outer: Recorder) -> None:
+        missing = missing_options(self.options, outer.options)
+        if missing:
+            flags = " ".join(f"--{name}" for name in missing)
+            print(
+                f"torchreel: this program is already recorded into {outer.path}, without {', '.join(missing)}: "
+                f"{self.path.name} has no {', '.join(missing)} either. Give {flags} to 'torchreel record'.",
+                file=sys.stderr,
+            )
+
+    def _open_reel(self) -> None:
+        """Make the reel, or join that of this job, and take a directory in it."""
+        said = process.describe_process()
+        job = None if self._private else current_job()
+        root = None if job is not None else joining.directory_name(said)
+        self._opened = joining.begin(self.path, self._meta(root), job, replace=self._force)
+        if self._opened.path != self.path and job is not None and job.speaks:
+            print(
+                f"torchreel: the job was restarted, so it is recorded into {self._opened.path}: {self.path} holds "
+                "the ranks from before.",
+                file=sys.stderr,
+            )
+        self._place = Place(self._opened.path)
+        self._opened = replace(self._opened, path=self._place.whole)
+        self._directory = joining.claim_directory(self._opened.path, said)
+
+    def _meta(self, root: str | None) -> Meta:
+        return {
+            "torchreel": __version__,
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "state": "recording",
+            "root": root,
+            "options": self.options.to_json(),
+        }
+
+    def _begin(self, outer: Recorder | None) -> None:
         options = self.options
+        self._source = OwnRecording(self._directory, options) if outer is None else JoinedRecording(outer._directory)
+        self._steps = StepCount(self._first_step, self._source.define_step, self._source.start_tick)
         if options.emit is not None:
             problem = _core.emit_ranges(options.emit)
             if problem:
-                self._remove_if_empty()
                 raise UnavailableError(f"Ranges cannot be emitted to {options.emit}: {problem}. Record without it.")
-        if options.children and options.ring is None:
-            children.record_children(self.path, options)
+        if options.allocator is not None:
+            choose_allocator(options.allocator)
+        if options.children and options.ring is None and outer is None:
+            children.record_children(self.path.absolute(), options)
         if options.optimizer_steps:
             self._optimizer_steps = OptimizerSteps(self._optimizer_stepped)
         if options.ring is not None:
-            self._catch_signal_and_exception()
+            self._triggers = DumpTriggers(self.dump, options.dump_signal)
         if options.tape is not None and self._directory is not None:
             from torchreel.record.step_tape import StepTape
 
@@ -140,64 +241,130 @@ class Recorder:
         atexit.register(self._stop_at_exit)
         self._running = True
         # Last, so that nothing of ours is in the recording.
-        process.begin(self._directory, options)
-        _core.define_step(self._step)
-        if self.schedule is not None and not self.schedule.records(self._step):
-            self._pause()
+        self._source.begin()
+        self._begin_steps()
+        if self.schedule is not None and not self.schedule.records(self._steps.number):
+            self.pause()
         if self._tape is not None:
-            self._tape.begins(self._step)
+            self._tape.begins(self._steps.number)
 
-    def _remove_if_empty(self) -> None:
-        if self.options.ring is None:
-            shutil.rmtree(self.path)
+    def _begin_steps(self) -> None:
+        self._steps.begin()
 
     def stop(self) -> Reel | None:
         """End the recording and close the reel. A flight recorder that was not dumped leaves nothing."""
-        global _active
+        self._end()
+        if self._directory is None:
+            return None
+        self._close()
+        return load(self.path)
+
+    def discard(self) -> None:
+        """End the recording and throw it away: no reel is left, or of a job's reel not this rank's part."""
+        self._end()
+        self._throw_away()
+
+    def _end(self) -> None:
+        global _active, _joined
+        if self is _active and _joined is not None:  # its program has ended, and left it on
+            _joined.stop()
         with _lock:
             if not self._running:
                 raise RecorderError(f"Nothing is being recorded into {self.path}: start() comes before stop().")
-            _core.pause()
+            self._source.pause()
             if self._tape is not None:
                 self._tape.close()
             self._running = False
-            _active = None
-            atexit.unregister(self._stop_at_exit)
-            if self._optimizer_steps is not None:
-                self._optimizer_steps.close()
-            children.forget_children()
-            self._release_signal_and_exception()
-            _core.stop_emitting()
-            result = process.end()
+            if self is _joined:
+                _joined = None
+            else:
+                _active = None
+                children.forget_children()
+            self._release()
+            result = self._source.end()
         self.lost_events = result["lost"]
         if result["error"]:
-            print(
-                f"torchreel: {self.path} holds the recording only up to the moment when the disk refused: "
-                f"{result['error']}.",
-                file=sys.stderr,
-            )
+            self._say_disk_refused(result["error"])
         if self._tape is not None and self._tape.problem:
             print(f"torchreel: {self._tape.problem}", file=sys.stderr)
-        if self._directory is None:
-            return None
-        self._close_reel(self.path)
-        return load(self.path)
+
+    def _say_disk_refused(self, problem: str) -> None:
+        print(
+            f"torchreel: {self.path} holds the recording only up to the moment when the disk refused: {problem}. "
+            "What came after it is lost; make room on the disk before you record again.",
+            file=sys.stderr,
+        )
+
+    def _release(self) -> None:
+        """Nothing of the recorder stays in the program."""
+        atexit.unregister(self._stop_at_exit)
+        if self._optimizer_steps is not None:
+            self._optimizer_steps.close()
+        if self._triggers is not None:
+            self._triggers.close()
+        if self.options.emit is not None:
+            _core.stop_emitting()
+
+    def _throw_away(self) -> None:
+        if self._running:  # it could not begin
+            self._running = False
+            self._release()
+            children.forget_children()
+        if self._directory is not None:
+            for part in (self._directory, *self._added_events()):
+                shutil.rmtree(part, ignore_errors=True)
+        if self._opened is not None and self._opened.job is None:
+            shutil.rmtree(self.path, ignore_errors=True)
+        elif self._opened is not None:
+            for part in joining.parts_of_rank(self._opened):  # those of children
+                shutil.rmtree(part, ignore_errors=True)
+            joining.end(self._opened)
+
+    def _added_events(self) -> list[Path]:
+        """The parts that add_events() made."""
+        return foreign_events.parts_of(self._directory) if self._directory is not None else []
 
     def _stop_at_exit(self) -> None:
         """A program that ends without stop() has its reel all the same."""
         if self._running:
             self.stop()
 
-    def _close_reel(self, path: Path) -> None:
-        """Everything that has ended becomes Parquet: this process, and children that are gone."""
-        counter = FlopCounter() if self.options.flops else None
-        for directory in sorted(entry for entry in path.iterdir() if entry.is_dir()):
-            if spool.exists(directory) and (directory == self._directory or not _is_alive(directory.name)):
-                spool.convert(directory, counter)
-        if self._tape is not None and self._directory is not None:
-            self._join_tape(self._directory)
-        meta = read_meta(path)
-        write_meta(path, {**meta, "state": "closed"})
+    def _flop_counter(self) -> FlopCounter | None:
+        return FlopCounter() if self.options.flops else None
+
+    def _close(self) -> None:
+        """Everything that has ended becomes Parquet: this process, and processes of this machine that are gone."""
+        assert self._directory is not None and self._opened is not None
+        try:
+            self._write_part(self._directory)
+            if isinstance(self._source, OwnRecording):
+                self._close_the_dead()
+            joining.end(self._opened)
+        except UnwrittenReelError as error:  # what was recorded is there, and the program goes on
+            print(f"torchreel: {error}", file=sys.stderr)
+
+    def _write_part(self, directory: Path) -> None:
+        if isinstance(self._source, JoinedRecording) or spool.exists(directory):
+            self._source.write(directory, self._flop_counter())
+            if self._tape is not None:
+                self._join_tape(directory)
+        joining.release_directory(directory)
+
+    def _close_the_dead(self) -> None:
+        for directory in sorted(entry for entry in self.path.iterdir() if spool.exists(entry)):
+            claim = joining.read_claim(directory)
+            if claim is None or claim.process is None or claim.process.may_be_alive():
+                continue
+            with joining.closing(directory) as is_ours:
+                if is_ours and spool.exists(directory):
+                    self._convert_dead(directory)
+
+    def _convert_dead(self, directory: Path) -> None:
+        try:
+            spool.convert(directory, self._flop_counter())
+            joining.release_directory(directory)
+        except TorchreelError as error:  # what it left is there, for who can read it
+            print(f"torchreel: A child process of the recording is left as it is: {error}", file=sys.stderr)
 
     def _join_tape(self, directory: Path) -> None:
         from torchreel.record.tape_ops import write_tape_ops
@@ -210,6 +377,7 @@ class Recorder:
     def leave_to_parent(self) -> None:
         """This object is the copy of a recorder that runs in the parent process."""
         self._running = False
+        self._release()
 
     def __enter__(self) -> Recorder:
         return self.start()
@@ -220,123 +388,146 @@ class Recorder:
         if not self._running:
             return
         if self.options.ring is not None and error is not None and not isinstance(error, SystemExit):
-            self.dump()
+            try:
+                self.dump()
+            except TorchreelError as problem:  # the program's own error is the one to raise
+                print(f"torchreel: {problem}", file=sys.stderr)
         self.stop()
 
     def step(self) -> None:
-        """The next step begins. Steps of optimizers no longer count."""
+        """The next step begins. Steps of optimizers no longer count, not even those before."""
         self._require_running("step")
-        if not self._steps_by_hand:
-            self._steps_by_hand = True
-            if self._optimizer_steps is not None:
-                self._optimizer_steps.close()
-        self._next_step()
+        if not self._steps.is_by_hand and self._optimizer_steps is not None:
+            self._optimizer_steps.close()
+            self._optimizer_steps = None
+        self._next_step(by_hand=True)
+        if self is _joined and _active is not None and not self._private:
+            _active.step()
 
     def _optimizer_stepped(self) -> None:
-        if self._running and not self._steps_by_hand:
-            self._next_step()
+        if self._running and not self._steps.is_by_hand:
+            self._next_step(by_hand=False)
 
-    def _next_step(self) -> None:
+    def _next_step(self, *, by_hand: bool) -> None:
+        counts_anew = by_hand and not self._steps.is_by_hand
         if self._tape is not None:
-            self._tape.ends()
-        self._step += 1
-        _core.define_step(self._step)
+            self._tape.forget() if counts_anew and self._steps.number > self._first_step else self._tape.ends()
+        self._steps.next(by_hand=by_hand)
         if self.schedule is not None:
-            if self.schedule.records(self._step):
-                self._resume()
+            if self.schedule.records(self._steps.number):
+                self.resume()
             else:
-                self._pause()
+                self.pause()
         if self._tape is not None:
-            self._tape.begins(self._step)
+            self._tape.begins(self._steps.number)
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
+        """Leave out what happens from now on."""
+        self._require_running("pause")
         if not self._paused:
             self._paused = True
-            _core.pause()
+            self._source.pause()
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Record again."""
+        self._require_running("resume")
         if self._paused:
             self._paused = False
-            _core.resume()
+            self._source.resume()
 
     def peek(self) -> Reel:
         """What is recorded so far, while it goes on: a reel, read from what has been streamed to disk."""
         self._require_running("peek")
         if self._directory is None:
             raise RecorderError("A flight recorder has no reel to peek into yet: use dump().")
-        _core.flush()
-        return load(self.path)
+        if isinstance(self._source, OwnRecording):
+            problem = _core.flush()
+            if problem:
+                self._say_disk_refused(problem)
+            return load(self.path)
+        home = Path(tempfile.mkdtemp(prefix="torchreel-peek-"))
+        opened = joining.begin(home / self.path.name, self._meta(None), None)
+        for part in self._added_events():
+            shutil.copytree(part, opened.path / part.name)
+        reel = self._dump_to(opened)
+        weakref.finalize(reel, shutil.rmtree, home, ignore_errors=True)
+        return reel
+
+    def add_events(self, events: Any, *, process: str | None = None, pid: int | None = None) -> int:
+        """Add ready-made events of another process or runtime: a table, or rows, of name, start_ns, end_ns (nanoseconds
+        since the epoch), thread and category. They are ranges of a process of their own; returns how many."""
+        self._require_running("add_events")
+        return foreign_events.add_events(self._directory, events, process, pid)
 
     def dump(self, path: str | os.PathLike[str] | None = None) -> Reel:
         """Make a reel of what a flight recorder holds now, and go on. A second dump gets a number."""
         self._require_running("dump")
         if self.options.ring is None:
             raise RecorderError("dump() is for a flight recorder, made with ring=...: use peek() or stop().")
-        target = Path(path) if path is not None else _unused(self.path)
-        self._make_reel(target)
-        directory = process.process_directory(target)
-        self._write_meta(target, directory.name, "recording")
+        job = None if self._private else current_job()
+        for target in [Path(path)] if path is not None else _numbered(self.path):
+            with contextlib.suppress(ReelExistsError) if path is None else contextlib.nullcontext():
+                return self._dump_to(joining.begin(target, self._meta(None), job))
+        raise AssertionError("there is always another number")
+
+    def _dump_to(self, opened: joining.OpenReel) -> Reel:
+        directory = joining.claim_directory(opened.path, process.describe_process())
+        if opened.job is None:
+            write_meta(opened.path, self._meta(directory.name))
         try:
-            _core.dump(str(directory / spool.DIRECTORY))
+            self._source.write(directory, self._flop_counter())
         except RuntimeError as error:
-            raise RecorderError(f"The flight recorder cannot be dumped to {target}: {error}.") from None
-        spool.convert(directory, FlopCounter() if self.options.flops else None)
-        self._write_meta(target, directory.name, "closed")
-        return load(target)
+            raise RecorderError(
+                f"The flight recorder cannot be dumped to {opened.path}: {error}. What could be written is there, and "
+                "it goes on: make room on the disk, and dump it again."
+            ) from None
+        except UnwrittenReelError as error:
+            print(f"torchreel: {error}", file=sys.stderr)
+        else:
+            joining.release_directory(directory)
+            joining.end(opened)
+        return load(opened.path)
 
     def _require_running(self, what: str) -> None:
         if not self._running:
             raise RecorderError(f"{what}() needs a recording that runs: call start() first.")
 
-    def _catch_signal_and_exception(self) -> None:
-        if self.options.dump_signal is not None and threading.current_thread() is threading.main_thread():
-            self._old_handler = signal.signal(self.options.dump_signal, self._dump_on_signal)
-        self._old_excepthook = sys.excepthook
-        sys.excepthook = self._dump_on_exception
 
-    def _release_signal_and_exception(self) -> None:
-        if self._old_handler is not None and self.options.dump_signal is not None:
-            signal.signal(self.options.dump_signal, self._old_handler)
-            self._old_handler = None
-        if self._old_excepthook is not None:
-            sys.excepthook = self._old_excepthook
-            self._old_excepthook = None
+class ChildRecorder(Recorder):
+    """In a child process: its part of the reel of its parent, which closes it."""
 
-    def _dump_on_signal(self, number: int, frame: FrameType | None) -> None:
-        reel = self.dump()
-        print(f"torchreel: the flight recorder was dumped to {reel.path}.", file=sys.stderr)
+    def __init__(self, reel: Path, options: RecordOptions) -> None:
+        super().__init__(reel, options, from_outside=True)
 
-    def _dump_on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        hook = self._old_excepthook
-        if self._running:
-            reel = self.dump()
-            print(f"torchreel: the flight recorder was dumped to {reel.path}.", file=sys.stderr)
-        if hook is not None:
-            hook(kind, error, trace)
+    def _open_reel(self) -> None:
+        self._directory = joining.claim_directory(self.path, process.describe_process())
+
+    def stop(self) -> Reel | None:
+        """End the child's part. None if the parent has thrown it away since: then nothing is left of it."""
+        assert self._directory is not None
+        if joining.read_claim(self._directory) is None:
+            self.discard()
+            return None
+        return super().stop()
+
+    def _throw_away(self) -> None:
+        super()._throw_away()
+        with contextlib.suppress(OSError):  # the reel itself, if only this child was left of it
+            self.path.rmdir()
+
+    def _begin_steps(self) -> None:
+        """Most children have no steps: the first one is known when the second begins."""
+
+    def _close(self) -> None:
+        assert self._directory is not None
+        if not spool.exists(self._directory):
+            joining.release_directory(self._directory)
 
 
-def _unused(path: Path) -> Path:
-    """The path, or the first of name-2, name-3 ... that does not exist."""
-    target, number = path, 1
-    while target.exists():
+def _numbered(path: Path) -> Iterator[Path]:
+    """The path, then name-2, name-3 ..."""
+    yield path
+    number = 1
+    while True:
         number += 1
-        target = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return target
-
-
-def _is_alive(name: str) -> bool:
-    """Whether the process of a directory, host-pid or host-pid-number, may still write to it."""
-    host = socket.gethostname()
-    if not name.startswith(f"{host}-"):
-        return True  # of another machine: only that one can know
-    pid = name.removeprefix(f"{host}-").split("-")[0]
-    if not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+        yield path.with_name(f"{path.stem}-{number}{path.suffix}")

@@ -16,9 +16,11 @@ class Schedule:
     active: int = 1
     repeat: int = 0
     skip_first: int = 0
+    skip_first_wait: int = 0
+    """1 to leave out the first wait, as torch.profiler.schedule has it."""
 
     def __post_init__(self) -> None:
-        for name in ("wait", "warmup", "repeat", "skip_first"):
+        for name in ("wait", "warmup", "repeat", "skip_first", "skip_first_wait"):
             if getattr(self, name) < 0:
                 raise OptionError(f"{name}={getattr(self, name)} of a schedule is negative: give 0 or more.")
         if self.active < 1:
@@ -29,12 +31,22 @@ class Schedule:
         step -= self.skip_first
         if step < 0:
             return False
+        if self.skip_first_wait:
+            step += self.wait
         cycle = self.wait + self.warmup + self.active
         if self.repeat and step >= cycle * self.repeat:
             return False
         return step % cycle >= self.wait + self.warmup
 
 
-def schedule(*, wait: int = 0, warmup: int = 0, active: int = 1, repeat: int = 0, skip_first: int = 0) -> Schedule:
+def schedule(
+    *,
+    wait: int = 0,
+    warmup: int = 0,
+    active: int = 1,
+    repeat: int = 0,
+    skip_first: int = 0,
+    skip_first_wait: int = 0,
+) -> Schedule:
     """A schedule for `torchreel.record(..., schedule=...)`, in the words of torch.profiler.schedule."""
-    return Schedule(wait, warmup, active, repeat, skip_first)
+    return Schedule(wait, warmup, active, repeat, skip_first, skip_first_wait)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
 from torchreel.errors import TorchreelError
+from torchreel.tape.quiet import unobserved
 from torchreel.tape.span import Span
 
 
@@ -38,7 +36,7 @@ class StepTape:
         if span is None:
             return
         # What is done here is not the program's: neither in the recording, nor seen if it fails.
-        with _unrecorded():
+        with unobserved():
             try:
                 tape = span.end()
                 if not len(tape):
@@ -47,6 +45,15 @@ class StepTape:
                 tape.save(self._path, data=False)
             except Exception as error:
                 self._say(str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+    def forget(self) -> None:
+        """Steps are counted anew, from the first one: what was traced had another number."""
+        span, self._span = self._span, None
+        if span is not None:
+            with unobserved(), contextlib.suppress(TorchreelError):
+                span.end()
+        self._path.unlink(missing_ok=True)
+        self.problem = ""
 
     def close(self) -> None:
         """The recording is over; so is the step, if it is the last one."""
@@ -66,13 +73,3 @@ class StepTape:
 
     def _say(self, reason: str) -> None:
         self.problem = f"There is no tape of step {self._step}. {reason}"
-
-
-@contextlib.contextmanager
-def _unrecorded() -> Iterator[None]:
-    """Ops of this thread are not seen by the recorder."""
-    torch._C._autograd._enable_record_function(False)
-    try:
-        yield
-    finally:
-        torch._C._autograd._enable_record_function(True)

@@ -1,4 +1,4 @@
-"""Steps of a program that does not count them: each step of its first optimizer is one."""
+"""The one count of a recording's steps: of the program's first optimizer, until the program counts by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+# Who says that a step begins, as native/layout.h has it.
+FIRST, BY_OPTIMIZER, BY_HAND = range(3)
 
 
 class OptimizerSteps:
@@ -25,3 +28,34 @@ class OptimizerSteps:
 
     def close(self) -> None:
         self._hook.remove()
+
+
+class StepCount:
+    """Counts, and tells where a step begins. A step by hand makes those of optimizers uncounted, also earlier ones.
+
+    A process that may never step, such as a loader of data, says what its first step is when the second begins.
+    """
+
+    def __init__(self, first: int, define: Callable[[int, int, int | None], None], start: Callable[[], int]) -> None:
+        self.number = first
+        self.is_by_hand = False
+        self._first = first
+        self._define = define
+        self._start = start
+        self._begun = False
+
+    def begin(self) -> None:
+        """The first step begins here."""
+        self._begun = True
+        self._define(self._first, FIRST, None)
+
+    def next(self, *, by_hand: bool) -> None:
+        """The next step begins."""
+        if not self._begun:
+            self._begun = True
+            self._define(self._first, FIRST, self._start())
+        if by_hand and not self.is_by_hand:
+            self.is_by_hand = True
+            self.number = self._first
+        self.number += 1
+        self._define(self.number, BY_HAND if by_hand else BY_OPTIMIZER, None)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError
+from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError, UnwrittenReelError
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 FILE = "meta.json"
 
 Meta = dict[str, Any]
@@ -31,15 +31,24 @@ def _from_3_to_4(meta: Meta) -> Meta:
     return {**meta, "format": 4}
 
 
+def _from_4_to_5(meta: Meta) -> Meta:
+    """Version 5 has local ranks, torch's number of a call, and keyword arguments: in older reels they are null."""
+    return {**meta, "format": 5}
+
+
 # From a version to the function that turns its meta.json into the next version's.
-MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4, 4: _from_4_to_5}
 
 
 def write_meta(reel: Path, meta: Meta) -> None:
     """Replace meta.json in one step, so that a reader never sees half of it."""
     temporary = reel / f".{FILE}.{os.getpid()}"
-    temporary.write_text(json.dumps({"format": FORMAT_VERSION, **meta}, indent=1) + "\n")
-    temporary.replace(reel / FILE)
+    try:
+        temporary.write_text(json.dumps({"format": FORMAT_VERSION, **meta}, indent=1) + "\n")
+        temporary.replace(reel / FILE)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UnwrittenReelError(f"{reel / FILE} cannot be written: {error.strerror}. Make room on the disk.") from None
 
 
 def read_meta(reel: Path) -> Meta:

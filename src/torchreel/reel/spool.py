@@ -8,14 +8,16 @@ done again. The bytes are described in native/layout.h; they are decoded by `_de
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from torchreel.errors import CorruptReelError
+from torchreel.errors import CorruptReelError, NotAReelError, ReelError, UnwrittenReelError, first_line
 from torchreel.reel.tables import INPUTS, OPS, PROCESSES, TABLES
 from torchreel.reel.write import ProcessWriter, conform
 
@@ -28,38 +30,112 @@ DIRECTORY = "spool"
 FlopCounter = Callable[[pa.Table, pa.Table], pa.Table]
 
 
+# Bytes of the head of the events, which is written anew now and then; all else is only added to.
+_HEAD = 96
+
+
 def exists(process: Path) -> bool:
     return (process / DIRECTORY).is_dir()
 
 
+class Extent:
+    """How far a spool went at one moment; with `keep`, its files stay open and can be read when they are removed."""
+
+    def __init__(self, process: Path, keep: bool = True) -> None:
+        self._process = process
+        self._head = b""
+        self._sizes: dict[str, int] = {}
+        self._files: dict[str, int] = {}
+        weakref.finalize(self, _close_all, self._files)
+        # The head first, then the events, then the definitions: what events name was defined before they were written.
+        for name in ("events", "definitions"):
+            try:
+                file = self._files[name] = os.open(process / DIRECTORY / name, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # reading says so, if it comes to that
+            if name == "events":
+                self._head = os.pread(file, _HEAD, 0)
+            self._sizes[name] = os.fstat(file).st_size
+        if not keep:
+            _close_all(self._files)
+
+    def decoder(self) -> Spool:
+        """A decoder of the spool as it was then."""
+        from torchreel import _decode
+
+        opened = self if self._files else Extent(self._process)
+        files = opened._files
+        try:
+            for name in ("definitions", "events"):
+                if name not in files:
+                    raise _missing(self._process, name, name in self._sizes)
+            return _decode.Spool(
+                definitions=files["definitions"],
+                events=files["events"],
+                definitions_size=self._sizes["definitions"],
+                events_size=self._sizes["events"],
+                head=self._head,
+            )
+        except _decode.SpoolError as error:
+            raise _unreadable(self._process, error) from None
+
+
+def _close_all(files: dict[str, int]) -> None:
+    while files:
+        os.close(files.popitem()[1])
+
+
+def _missing(process: Path, name: str, was_there: bool) -> ReelError:
+    if was_there:
+        return NotAReelError(f"{process} was closed, or removed, since the reel was opened: open the reel again.")
+    return _unreadable(process, f"it has no {name}")
+
+
 def _open(process: Path) -> Spool:
-    from torchreel import _decode
-
-    try:
-        return _decode.Spool(str(process / DIRECTORY))
-    except _decode.SpoolError as error:
-        raise CorruptReelError(f"{process / DIRECTORY} cannot be read: {error}.") from None
+    return Extent(process).decoder()
 
 
-def _process_table(decoder: Spool, name: str) -> pa.Table:
+def _unreadable(process: Path, error: Exception | str) -> CorruptReelError:
+    return CorruptReelError(f"{process / DIRECTORY} cannot be read: {error}.")
+
+
+def _process_table(decoder: Spool, name: str, complete: bool) -> pa.Table:
     """The one row of `processes`."""
     try:
         said = json.loads(decoder.process)
     except ValueError:
         said = {}
+    if isinstance(said, dict):
+        said = {key: _valid(value) for key, value in said.items()}
     row: dict[str, Any] = {
         **(said if isinstance(said, dict) else {}),
         "name": name,
         "start_ns": decoder.start_ns,
         "end_ns": decoder.end_ns,
-        "complete": decoder.closed,
+        "complete": complete,
         "lost_events": decoder.lost_events,
         "node": decoder.node if decoder.node >= 0 else None,
     }
+    return process_row(row, name)
+
+
+def process_row(row: dict[str, Any], name: str) -> pa.Table:
+    """A table `processes` of one row."""
     try:
         return pa.Table.from_pylist([{key: row.get(key) for key in PROCESSES.names}], schema=PROCESSES.schema)
     except (pa.ArrowException, OverflowError, TypeError):
-        raise CorruptReelError(f"What the process {name} says about itself makes no sense: {said}.") from None
+        raise CorruptReelError(f"What the process {name} says about itself makes no sense: {row}.") from None
+
+
+def _valid(value: Any) -> Any:
+    """A text with what is not Unicode, such as a byte of an argument that is not UTF-8, written as \\xff."""
+    if not isinstance(value, str):
+        return value
+    try:
+        text = os.fsencode(value).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        text = value.encode("utf-8", "backslashreplace").decode()
+    return text.replace("\0", "\\x00")
 
 
 def _batches(decoder: Spool, process: Path) -> Iterator[tuple[str, pa.Table]]:
@@ -73,15 +149,16 @@ def _batches(decoder: Spool, process: Path) -> Iterator[tuple[str, pa.Table]]:
         for name, columns in decoder.finish().items():
             yield name, conform(TABLES[name], pa.record_batch(columns))
     except _decode.SpoolError as error:
-        raise CorruptReelError(f"{process / DIRECTORY} cannot be read: {error}.") from None
-    yield PROCESSES.name, _process_table(decoder, process.name)
+        raise _unreadable(process, error) from None
 
 
-def read(process: Path) -> dict[str, pa.Table]:
-    """Decode a whole spool into tables, in memory."""
+def read(process: Path, extent: Extent | None = None) -> dict[str, pa.Table]:
+    """Decode a spool into tables, in memory: all that is there, or what was there at the moment of the extent."""
+    decoder = (extent or Extent(process)).decoder()
     batches: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
-    for name, table in _batches(_open(process), process):
+    for name, table in _batches(decoder, process):
         batches[name].append(table)
+    batches[PROCESSES.name].append(_process_table(decoder, process.name, decoder.closed))
     return {
         name: pa.concat_tables(parts).unify_dictionaries() if parts else TABLES[name].schema.empty_table()
         for name, parts in batches.items()
@@ -89,13 +166,49 @@ def read(process: Path) -> dict[str, pa.Table]:
 
 
 def convert(process: Path, flop_counter: FlopCounter | None = None) -> None:
-    """Turn a spool into Parquet files, batch by batch, and remove it."""
+    """Turn a spool into Parquet files, batch by batch, and remove it when they are on disk.
+
+    Where that fails the spool stays, and the reel is read from it.
+    """
     decoder = _open(process)
-    with ProcessWriter(process) as writer:
-        for name, table in _batches(decoder, process):
-            if name == OPS.name and flop_counter is not None:
-                table = flop_counter(table, conform(INPUTS, pa.record_batch(decoder.inputs())))
-            writer.write(name, table)
+    try:
+        with ProcessWriter(process) as writer:
+            _write(writer, decoder, process, flop_counter)
+            writer.write(PROCESSES.name, _process_table(decoder, process.name, decoder.closed))
+    except OSError as error:
+        raise UnwrittenReelError(
+            f"{process} holds the recording as it was streamed to disk, and no Parquet files, since these cannot be "
+            f"written: {error.strerror or first_line(error)}. The reel can be read as it is; make room on the disk "
+            f"before you record again."
+        ) from None
     done = process / f".{DIRECTORY}"
     (process / DIRECTORY).rename(done)
     shutil.rmtree(done)
+
+
+def convert_part(
+    process: Path,
+    target: Path,
+    windows: list[tuple[int, int]],
+    steps: list[tuple[int, int]],
+    flop_counter: FlopCounter | None = None,
+) -> None:
+    """Write what began within these windows, spans of ticks, of a spool that goes on, as a process of another reel."""
+    decoder = _open(process)
+    decoder.restrict_to(windows, steps)
+    try:
+        with ProcessWriter(target) as writer:
+            _write(writer, decoder, process, flop_counter)
+            writer.write(PROCESSES.name, _process_table(decoder, target.name, complete=True))
+    except OSError as error:
+        raise UnwrittenReelError(
+            f"{target} cannot be written: {error.strerror or first_line(error)}. Make room on the disk; what was "
+            f"recorded is in {process.parent}."
+        ) from None
+
+
+def _write(writer: ProcessWriter, decoder: Spool, process: Path, flop_counter: FlopCounter | None) -> None:
+    for name, table in _batches(decoder, process):
+        if name == OPS.name and flop_counter is not None:
+            table = flop_counter(table, conform(INPUTS, pa.record_batch(decoder.inputs())))
+        writer.write(name, table)

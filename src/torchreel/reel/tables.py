@@ -75,6 +75,13 @@ OPS = _table(
     ("node", pa.int32(), "RPC worker id of the process, else null"),
     ("backend", TEXT, "for an op of a deployed model's own runtime: which one measured it, else null"),
     ("debug_handle", pa.int64(), "the number by which a deployed model names a place in its source, else null"),
+    ("record_id", pa.int64(), "the number by which an execution trace of torch's names the call, else null"),
+    (
+        "script_modules",
+        TEXT,
+        "within TorchScript: the modules and methods that stand open, as torch writes them, else null: "
+        "TOP(Net)::forward.fc(Linear)::forward.",
+    ),
 )
 MARKS = _table(
     "marks",
@@ -183,6 +190,7 @@ INPUTS = _table(
     ("strides", pa.string(), "strides, in the same form"),
     ("dtypes", pa.string(), "float, long int ... for a tensor, Scalar, ScalarList, TensorList, or empty"),
     ("scalars", pa.string(), "the value of a number, boolean, text or list as text; empty for a tensor"),
+    ("keywords", pa.string(), "arguments that were given by name, a JSON object; null for none"),
 )
 STACKS = _table(
     "stacks",
@@ -197,6 +205,11 @@ FRAMES = _table(
     ("file", TEXT, "path as Python knows it"),
     ("line", pa.int32(), "line number"),
     ("function", TEXT, "qualified name"),
+    (
+        "fx",
+        pa.string(),
+        "for a line that torch.fx generated: its node and original line as JSON, if known, else null",
+    ),
 )
 MODULES = _table(
     "modules",
@@ -217,12 +230,13 @@ THREADS = _table(
 PROCESSES = _table(
     "processes",
     "one process",
-    ("name", pa.string(), "its directory in the reel: host-pid"),
+    ("name", pa.string(), "its directory in the reel: host-pid, of a rank rank00003-host-pid"),
     ("pid", pa.int64(), "process id"),
     ("parent_pid", pa.int64(), "process id of its parent"),
     ("host", pa.string(), "host name"),
-    ("rank", pa.int32(), "rank in torch.distributed, else null"),
+    ("rank", pa.int32(), "rank in torch.distributed, or the one that its launcher gave it, else null"),
     ("world_size", pa.int32(), "ranks in all, else null"),
+    ("local_rank", pa.int32(), "rank among those of its machine, else null"),
     ("node", pa.int32(), "RPC worker id, else null"),
     ("command", pa.string(), "its command line"),
     ("torch_version", pa.string(), "version of torch"),

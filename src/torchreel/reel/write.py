@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,12 +65,14 @@ def conform(definition: TableDefinition, table: pa.Table | pa.RecordBatch) -> pa
 class ProcessWriter:
     """Writes one process's tables, batch after batch; a table without rows has no file.
 
-    Files appear under their names only at the end: until then they are `*.parquet.part`.
+    Files appear under their names only at the end, when all of them are on disk: until then they are
+    `*.parquet.part`, which go if anything fails.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._writers: dict[str, pq.ParquetWriter] = {}
+        self._files: dict[str, IO[bytes]] = {}
         self._waiting: dict[str, list[pa.Table]] = {}
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -85,8 +90,9 @@ class ProcessWriter:
         writer = self._writers.get(name)
         if writer is None:
             delta, dictionary = _encodings(definition)
+            file = self._files[name] = self._part(name).open("wb")
             writer = self._writers[name] = pq.ParquetWriter(
-                self._directory / f"{name}.parquet.part",
+                file,
                 definition.schema,
                 compression="zstd",
                 compression_level=1,
@@ -96,6 +102,7 @@ class ProcessWriter:
                 column_encoding=delta,
                 write_statistics=["start_ns", "time_ns", "step"],
                 data_page_version="2.0",
+                write_page_checksum=True,
             )
         writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
@@ -105,16 +112,46 @@ class ProcessWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            for name in list(self._waiting):
-                self._write_group(name)
+        if error is not None:
+            self._discard()
+            return
+        try:
+            self._finish()
+        except BaseException:
+            self._discard()
+            raise
+
+    def _part(self, name: str) -> Path:
+        return self._directory / f"{name}.parquet.part"
+
+    def _finish(self) -> None:
+        for name in list(self._waiting):
+            self._write_group(name)
         for name, writer in self._writers.items():
             writer.close()
-            part = self._directory / f"{name}.parquet.part"
-            if error is None:
-                part.replace(self._directory / f"{name}.parquet")
-            else:
-                part.unlink()
+            self._files[name].flush()
+            os.fsync(self._files[name].fileno())
+            self._files[name].close()
+        for name in self._writers:
+            self._part(name).replace(self._directory / f"{name}.parquet")
+        _sync(self._directory)
+
+    def _discard(self) -> None:
+        for name, file in self._files.items():
+            with contextlib.suppress(OSError, pa.ArrowException):  # it is already failing for a reason
+                self._writers[name].close()
+            with contextlib.suppress(OSError):
+                file.close()
+            self._part(name).unlink(missing_ok=True)
+
+
+def _sync(directory: Path) -> None:
+    """Bring the names in a directory to disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_process(directory: Path, tables: Mapping[str, pa.Table] | Iterable[tuple[str, pa.Table]]) -> None:

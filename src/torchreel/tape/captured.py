@@ -36,8 +36,9 @@ from torchreel.tape.assumptions import Assumptions
 from torchreel.tape.effects import slots_of
 from torchreel.tape.held import Held
 from torchreel.tape.names import Search
-from torchreel.tape.optimizer_code import Count
+from torchreel.tape.optimizer_code import Count, Rate
 from torchreel.tape.optimizers import write_formulas
+from torchreel.tape.parameter_names import ParameterNames
 from torchreel.tape.quiet import quietly
 from torchreel.tape.result_forms import ResultForms
 from torchreel.tape.session import Session
@@ -68,7 +69,7 @@ class Parts:
     stale: list[str] = field(default_factory=list)  # names of what it read and nobody has any more
     left: list[str] = field(default_factory=list)  # where it left tensors of its own, other than gradients
     also: set[int] = field(default_factory=set)  # inputs that the function has by another name, too
-    counts: list[Count] = field(default_factory=list)  # numbers of Python's that the tape has as tensors
+    counts: list[Count | Rate] = field(default_factory=list)  # numbers of Python's that the tape has as tensors
     asked: list[int] | None = None  # of each input, what Python asked beside its values: see _tape.pyi
     watch: Watch | None = None  # what it takes for granted of Python
     owned: frozenset[int] = frozenset()  # inputs that the function had by a name of its own before the call
@@ -86,6 +87,7 @@ class Captured:
         function: str,
         roots: Callable[[], dict[str, Any]],
         watch: Watch | None = None,
+        parameters: Callable[[], ParameterNames] = ParameterNames,
     ) -> None:
         if watch is not None:  # at once: what it looks at may change
             forms = ResultForms(session.capture, given.tensors)
@@ -100,6 +102,7 @@ class Captured:
         results.slots = result_slots
         self._function = function
         self._roots = roots
+        self._parameters = parameters
         self._made = time.time()
         self._asked = list(self._capture.asked_inputs)
         owned = given.like.owned if given.like is not None else ()
@@ -159,6 +162,10 @@ class Captured:
         program.schemas = schemas_of(program)
         refusal = self._refusal(program, tensors, alone, start)
         numbers.write(program, records, self._session.uses)
+        for rate in self._session.counts:
+            reads = records[rate.record] if isinstance(rate, Rate) else None
+            if isinstance(rate, Rate) and reads is not None:
+                rate.is_free = not reads.guarded
         write_formulas(program, self._session.steps, tensors)
         kept = self._capture.kept()
         self._capture.close()
@@ -261,10 +268,15 @@ class Captured:
         return tensors, {slot for slot in alone if not program.slots[slot].is_number}
 
     def _name_inputs(self, program: Program) -> None:
-        names = self._given.tensor_names()
+        names, parameters = self._given.tensor_names(), self._parameters()
+        used: set[str] = {path for kind, _, path in (name.partition(".") for name in names) if kind == "1"}
         for name, slot in zip(names, self._capture.input_slots, strict=True):
             kind, _, path = name.partition(".")
-            text = path if kind == "1" else f"input_{path.replace('.', '_')}"
+            text = path
+            if kind != "1":
+                text = parameters.of(path)
+                text = text if text and text not in used else f"input_{path.replace('.', '_')}"
+            used.add(text)
             program.inputs.append(Input(text, slot))
             if program.slots[slot].role != "input":
                 program.slots[slot].role, program.slots[slot].name = "input", text

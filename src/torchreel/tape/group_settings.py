@@ -21,8 +21,14 @@ class GroupSettings:
         """One of torch's optimizers reads its own settings alone: what a scheduler adds is not among them."""
         self.values = {name: value for name, value in group.items() if name != "params"}
         self._count = len(group["params"])
+        self._free = 0
         self._all = not is_torchs
         self._was = {name: _likeness(value) for name, value in self.values.items() if not is_plain(value)}
+
+    def let_change(self, name: str) -> None:
+        """The tape reads it at each replay."""
+        del self.values[name]
+        self._free += 1
 
     def check(self, group: dict[str, Any]) -> None:
         """Raises a GuardError that names what is not what it was."""
@@ -31,14 +37,14 @@ class GroupSettings:
                 f"A group of the optimizer had {self._count} parameters when the tape was made, and has "
                 f"{len(group['params'])} now: trace again."
             )
-        if self._all and len(group) != len(self.values) + 1:
+        if self._all and len(group) != len(self.values) + self._free + 1:
             raise GuardError("A group of the optimizer has other settings than when the tape was made: trace again.")
         if not self._was and all(map(is_, map(group.get, self.values), self.values.values())):
             return
         for name, value in self.values.items():
             now = group.get(name)
             if (now is not value or name in self._was) and _likeness(now) != (self._was.get(name) or _likeness(value)):
-                raise _changed(name, value, now)
+                raise changed_setting(name, value, now)
 
 
 def _likeness(value: Any) -> list[Part]:
@@ -51,7 +57,8 @@ def _likeness(value: Any) -> list[Part]:
     return likeness(value)
 
 
-def _changed(name: str, was: Any, now: Any) -> GuardError:
+def changed_setting(name: str, was: Any, now: Any) -> GuardError:
+    """What is said where a setting is not what it was."""
     if isinstance(was, torch.Tensor) or was is now or max(len(repr(was)), len(repr(now))) > _LONGEST:
         return GuardError(
             f"The optimizer's {name} is another now than when the tape was made; the tape has the old one: trace again."

@@ -10,8 +10,8 @@ replay stops.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ class Item:
     """A number that an op gave to Python, by the place of its record in the capture."""
 
     record: int
+    escaped: set[int] = field(default_factory=set, compare=False)  # records of those that went where none is followed
 
 
 Word = float | str | Item
@@ -99,6 +100,40 @@ class Number(float):
 
     __hash__ = float.__hash__
 
+    # What comes of these is a plain number, of which nobody knows what it was computed from.
+    def __float__(self) -> float:
+        return _escaped(self, float.__float__(self))
+
+    def __int__(self) -> int:
+        return int(float(self))
+
+    __trunc__ = __int__
+
+    def __abs__(self) -> float:
+        return abs(float(self))
+
+    def __round__(self, digits: Any = None) -> Any:
+        return round(float(self), digits)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return float(self) // other
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return other // float(self)
+
+    def __mod__(self, other: Any) -> Any:
+        return float(self) % other
+
+    def __rmod__(self, other: Any) -> Any:
+        return other % float(self)
+
+
+def _escaped(number: Number, value: float) -> float:
+    for word in number.postfix:
+        if isinstance(word, Item):
+            word.escaped.add(word.record)
+    return value
+
 
 def square_root(value: float) -> float:
     """As math.sqrt, which reads a Number as the plain float that it is."""
@@ -128,28 +163,38 @@ def _tensor_of(number: Number, dtype: torch.dtype = torch.float64) -> torch.Tens
 
 
 @dataclass(frozen=True)
+class Given:
+    """A Number, or a list with Numbers in it, and which argument of the call it was: a name, or a place."""
+
+    value: Number | tuple[Any, ...]
+    argument: str | int
+
+
+@dataclass(frozen=True)
 class Use:
     """A call of torch that was given Numbers, alone or in lists, and the records of the ops that it ran."""
 
     first: int
     end: int
-    given: tuple[Number | tuple[Any, ...], ...]
+    given: tuple[Given, ...]
 
 
 class Following(TorchFunctionMode):  # type: ignore[misc]
     """While it is on, numbers that leave the tape are Numbers, and calls that get them are noted."""
 
-    def __init__(self, capture: Any, uses: list[Use]) -> None:
+    def __init__(self, capture: Any, uses: list[Use], escaped: set[int]) -> None:
         super().__init__()
         self._capture = capture
         self._uses = uses
+        self._escaped = escaped
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if function is torch.Tensor.item:
             value = function(*args)
-            return Number(value, (Item(self._capture.op_count - 1),)) if type(value) is float else value
-        given = tuple(_numbers([*args, *kwargs.values()]))
+            item = Item(self._capture.op_count - 1, self._escaped)
+            return Number(value, (item,)) if type(value) is float else value
+        given = (*_numbers(enumerate(args)), *_numbers(kwargs.items()))
         if not given:
             return function(*args, **kwargs)
         if function is torch.as_tensor and type(args[0]) is Number:  # no op: it reads the number as Python does
@@ -161,12 +206,12 @@ class Following(TorchFunctionMode):  # type: ignore[misc]
         return result
 
 
-def _numbers(values: Any) -> Iterator[Number | tuple[Any, ...]]:
-    for value in values:
+def _numbers(arguments: Iterable[tuple[Any, Any]]) -> Iterator[Given]:
+    for argument, value in arguments:
         if type(value) is Number:
-            yield value
+            yield Given(value, argument)
         elif type(value) in (list, tuple) and any(type(part) is Number for part in value):
-            yield tuple(value)
+            yield Given(tuple(value), argument)
 
 
 def write(program: Program, records: list[Op | None], uses: list[Use]) -> None:
@@ -180,34 +225,53 @@ def write(program: Program, records: list[Op | None], uses: list[Use]) -> None:
     for use in uses:
         ops = [op for op in records[use.first : use.end] if op is not None]
         for given in use.given:
-            items = set(_items(given))
-            found = [_put(program, op, given, records, places) for op in ops]
-            (free if any(found) else bound).update(items)
+            items = list(_items(given.value))
+            found = [_put(program, op, given, records, places, len(ops) == 1) for op in ops]
+            (free if any(found) else bound).update(item.record for item in items)
+            bound.update(item.record for item in items if item.record in item.escaped)
     for item in free - bound:
         op = records[item]
         if op is not None and op.name == ITEM:
             op.guarded = False
 
 
-def _items(given: Number | tuple[Any, ...]) -> Iterator[int]:
+def _items(given: Number | tuple[Any, ...]) -> Iterator[Item]:
     for number in given if isinstance(given, tuple) else (given,):
         if isinstance(number, Number):
-            yield from (word.record for word in number.postfix if isinstance(word, Item))
+            yield from (word for word in number.postfix if isinstance(word, Item))
 
 
-def _put(
-    program: Program, op: Op, given: Number | tuple[Any, ...], records: list[Op | None], places: dict[int, int]
-) -> bool:
-    """Whether one of the op's arguments is what was given: then it is the formula from now on."""
-    for place, value in enumerate(op.args):
-        if isinstance(given, tuple):
-            if isinstance(value, list) and len(value) == len(given) and all(map(_is, value, given)):
-                op.args[place] = [_formula(each, records, places) for each in given]
-                return True
-        elif _is(_plain(program, value), given):
-            op.args[place] = _formula(given, records, places)
-            return True
-    return False
+def _put(program: Program, op: Op, given: Given, records: list[Op | None], places: dict[int, int], alone: bool) -> bool:
+    """Whether one of the op's arguments is what was given: then it is the formula from now on.
+
+    Where several have that value, it is the one of its name, or of its place in the only op of the call; or none.
+    """
+    found = [place for place, value in enumerate(op.args) if _fits(program, value, given.value)]
+    if len(found) > 1:
+        wanted = given.argument if alone else None
+        if isinstance(given.argument, str):
+            wanted = next((place for place in found if _argument_name(op, place) == given.argument), None)
+        found = [place for place in found if place == wanted]
+    if len(found) != 1:
+        return False
+    if isinstance(given.value, tuple):
+        op.args[found[0]] = [_formula(each, records, places) for each in given.value]
+    else:
+        op.args[found[0]] = _formula(given.value, records, places)
+    return True
+
+
+def _fits(program: Program, value: Value, given: Number | tuple[Any, ...]) -> bool:
+    """Whether an argument on the tape is this number, or these."""
+    if isinstance(given, tuple):
+        return isinstance(value, list) and len(value) == len(given) and all(map(_is, value, given))
+    return _is(_plain(program, value), given)
+
+
+def _argument_name(op: Op, place: int) -> str:
+    name, _, overload = op.name.partition(".")
+    arguments = torch._C._get_schema(name, overload).arguments
+    return arguments[place].name if place < len(arguments) else ""
 
 
 def _plain(program: Program, value: Value) -> Value:
@@ -219,7 +283,8 @@ def _plain(program: Program, value: Value) -> Value:
 
 def _is(recorded: Any, given: Any) -> bool:
     """Whether it is this number, bit for bit."""
-    return isinstance(recorded, int | float) and float(recorded).hex() == float(given).hex()
+    bits = float.hex(given) if isinstance(given, Number) else float(given).hex()  # float(Number) is an escape
+    return isinstance(recorded, int | float) and float(recorded).hex() == bits
 
 
 def _formula(number: Any, records: list[Op | None], places: dict[int, int]) -> Any:

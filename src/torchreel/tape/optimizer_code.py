@@ -1,6 +1,7 @@
-"""The code of torch's optimizers whose numbers a tape follows, so that a replayed step counts on.
+"""The code of torch's optimizers whose numbers a tape follows: a step counts on, with the learning rate of now.
 
-Adam and AdamW are not among them: what they compute is found on the tape itself, in optimizers.py, for nothing.
+The rate is an input of the tape: a tensor that is set to what the group of the optimizer has, before each replay, and
+read where the optimizer's step begins. What the optimizer computes with it in Python becomes formulas.
 """
 
 from __future__ import annotations
@@ -12,10 +13,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import _adafactor, _functional, adagrad, adamax, asgd, nadam, radam
+from torch.optim import (
+    _adafactor,
+    _functional,
+    _muon,
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    asgd,
+    nadam,
+    radam,
+    rmsprop,
+    sgd,
+)
 
 from torchreel.tape import numbers
-from torchreel.tape.quiet import quietly
+from torchreel.tape.group_settings import changed_setting
+from torchreel.tape.quiet import quietly, unobserved
 
 if TYPE_CHECKING:
     from torchreel.tape.session import Session
@@ -24,11 +39,16 @@ if TYPE_CHECKING:
 # which a Number follows, and with nothing else; SparseAdam also calls math.sqrt.
 _FUNCTIONS: list[tuple[Any, str]] = [
     (_adafactor, "adafactor"),
+    (_muon, "muon"),
+    (adadelta, "adadelta"),
     (adagrad, "adagrad"),
+    (adam, "adam"),
     (adamax, "adamax"),
     (asgd, "asgd"),
     (nadam, "nadam"),
     (radam, "radam"),
+    (rmsprop, "rmsprop"),
+    (sgd, "sgd"),
 ]
 _SPARSE_ADAM = (_functional, "sparse_adam")
 
@@ -48,6 +68,29 @@ class Count:
     def take(self) -> None:
         """From the tape, after it."""
         self.state["step"] = int(self.tensor.item())
+
+
+@dataclass
+class Rate:
+    """The learning rate of a group: the tape reads the one of now from a tensor."""
+
+    name: str
+    group: dict[str, Any]  # of the optimizer
+    tensor: torch.Tensor
+    record: int  # of the op that reads it
+    value: float  # when the tape was made
+    is_free: bool = False  # all that was computed from it is on the tape as a formula
+
+    def give(self) -> None:
+        """To the tape, before a replay."""
+        now = self.group.get("lr")
+        same = type(now) is float and (self.is_free or now.hex() == self.value.hex())
+        if not same:
+            raise changed_setting("lr", self.value, now)
+        self.tensor.fill_(now)
+
+    def take(self) -> None:
+        """Nothing: a step does not change it."""
 
 
 # The session whose capture they are followed for. They are made once: a session only puts them into their places.
@@ -81,10 +124,36 @@ def _followed(function: Any) -> Any:
         unknown = torch.compiler.is_compiling() or kwargs.get("capturable") or kwargs.get("differentiable")
         if _session is None or unknown:
             return function(*args, **kwargs)
-        with numbers.Following(_session.capture, _session.uses):
-            return function(*args, **kwargs)
+        with numbers.Following(_session.capture, _session.uses, _session.escaped):
+            rate = _rate(_session, args[0] if args else kwargs.get("params"), kwargs.get("lr"))
+            return function(*args, **kwargs if rate is None else {**kwargs, "lr": rate})
 
     return call
+
+
+def _rate(session: Session, params: Any, lr: Any) -> Any:
+    """The learning rate as a Number; None where it is none of a group, or no plain number."""
+    step = session.steps[-1] if session.steps else None
+    optimizer = None if step is None else step.optimizer()
+    if step is None or optimizer is None or type(lr) is not float or not params:
+        return None
+    place = step.group_of(params[0])
+    if place is None or place not in step.free_rates:
+        return None
+    group = optimizer.param_groups[place]
+    made_of_it = isinstance(optimizer, torch.optim.ASGD) and step.begins(place)
+    if made_of_it or group.get("lr") is not lr:
+        return None
+    with unobserved():  # the program has no such ops
+        with quietly():
+            tensor = torch.full((), lr, dtype=torch.float64)
+        rate = tensor.item()
+    known = sum(isinstance(count, Rate) for count in session.counts)
+    name = f"{type(optimizer).__name__}.lr.{known}"
+    session.counts.append(Rate(name, group, tensor, session.capture.op_count - 1, lr))
+    step.settings[place].let_change("lr")
+    session.forget_read(group, "lr")
+    return rate
 
 
 def _followed_sparse(function: Any) -> Any:
@@ -98,7 +167,7 @@ def _followed_sparse(function: Any) -> Any:
         plain = _functional.math
         _functional.math = types.SimpleNamespace(sqrt=numbers.square_root)
         try:
-            with numbers.Following(session.capture, session.uses):
+            with numbers.Following(session.capture, session.uses, session.escaped):
                 steps = [count.tensor.add_(1).item() for count in counts]
                 return function(params, grads, exp_avgs, exp_avg_sqs, steps, **kwargs)
         finally:
@@ -109,12 +178,13 @@ def _followed_sparse(function: Any) -> Any:
 
 def _count(session: Session, state: dict[str, Any]) -> Count:
     for known in session.counts:
-        if known.state is state:
+        if isinstance(known, Count) and known.state is state:
             return known
     with quietly():
         before = torch.full((), float(state["step"]) - 1, dtype=torch.float64)
-    session.counts.append(Count(f"SparseAdam.count.{len(session.counts)}", state, before))
-    return session.counts[-1]
+    made = Count(f"SparseAdam.count.{len(session.counts)}", state, before)
+    session.counts.append(made)
+    return made
 
 
 _EXCHANGED = [

@@ -28,12 +28,26 @@ class StepTaken:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = weakref.ref(optimizer)  # one that the function made for itself may go with it
-        is_torchs = type(optimizer).__module__.startswith("torch.optim")
+        is_torchs = self.is_torchs = type(optimizer).__module__.startswith("torch.optim")
+        self.free_rates: set[int] = set()  # groups whose learning rate nobody but the optimizer reads in this step
         self.settings = [GroupSettings(group, is_torchs) for group in optimizer.param_groups]
         groups = enumerate(optimizer.param_groups)
         self._groups = {id(parameter): place for place, group in groups for parameter in group["params"]}
+        self._without_state = {
+            place
+            for place, group in enumerate(optimizer.param_groups)
+            if any(parameter not in optimizer.state for parameter in group["params"])
+        }
         # Torch's own keep their numbers in tensors, but for one, whose count is on the tape.
         self._numbers = None if is_torchs else numbers_in(optimizer)
+
+    def group_of(self, parameter: torch.Tensor) -> int | None:
+        """The group that it is in, if it is in one."""
+        return self._groups.get(id(parameter))
+
+    def begins(self, group: int) -> bool:
+        """Whether the optimizer makes state of the group in this step, for which it may use its settings."""
+        return group in self._without_state
 
     def changed_numbers(self) -> tuple[str, str, Any, Any] | None:
         """Of an optimizer that keeps numbers in Python: its class, and a number that was another before the step."""

@@ -21,6 +21,7 @@ from torchreel.guards.python_guards import PythonGuards
 from torchreel.guards.writes import Write, Writes
 from torchreel.tape import optimizer_code
 from torchreel.tape.effects import Effect, effects_of
+from torchreel.tape.optimizer_code import Count
 from torchreel.tape.result_forms import ResultForms
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Structure
@@ -43,6 +44,7 @@ class Proof:
             Writes(),
             optimizer_code.stand_ins(),
         )
+        session.checks = self._followed.checks
         self._guards: PythonGuards | None = None
         self._writes: list[Write] = []
         self._result: Any = None
@@ -68,7 +70,8 @@ class Proof:
             followed.close()
             raise
         for count in session.counts:
-            followed.forget_entry(count.state, "step")  # the tape counts on
+            if isinstance(count, Count):
+                followed.forget_entry(count.state, "step")  # the tape counts on
         try:
             followed.finish(result, True)
         except Exception as error:  # what comes after the call is ours

@@ -21,3 +21,13 @@ def quietly() -> Iterator[None]:
         torch.no_grad(),
     ):
         yield
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Ops of this thread are seen by no profiler and no recorder."""
+    torch._C._autograd._enable_record_function(False)
+    try:
+        yield
+    finally:
+        torch._C._autograd._enable_record_function(True)

@@ -11,10 +11,11 @@ from torch.optim import optimizer as optimizers
 
 from torchreel import _tape
 from torchreel.errors import TraceError
+from torchreel.guards.checks import Checks
 from torchreel.tape import clearing, compiled, handed_out, optimizer_code, schedulers, threads
 from torchreel.tape.exchange import Exchange
 from torchreel.tape.numbers import Use
-from torchreel.tape.optimizer_code import Count
+from torchreel.tape.optimizer_code import Count, Rate
 from torchreel.tape.optimizers import StepTaken
 
 _one_at_a_time = threading.Lock()
@@ -30,7 +31,10 @@ class Session:
     def __init__(self, inputs: list[torch.Tensor], hashes: bool, follows_numbers: bool = False) -> None:
         self.steps: list[StepTaken] = []
         self.uses: list[Use] = []
-        self.counts: list[Count] = []
+        self.checks: Checks | None = None  # of what the function reads, where its call is followed
+        self.is_function = False  # and no block, of which nobody knows what it reads in Python
+        self.escaped: set[int] = set()  # records of numbers that Python used where none is followed
+        self.counts: list[Count | Rate] = []
         self.cleared = False
         self.scheduled = False
         self.regions: list[Any] = []
@@ -83,8 +87,23 @@ class Session:
         while self._undo:
             self._undo.pop()()
 
-    def _on_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self.steps.append(StepTaken(optimizer))
+    def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        step = StepTaken(optimizer)
+        # A closure, or a hook, may read the learning rate itself.
+        is_alone = not args[1:] and kwargs.get("closure") is None and not optimizer._optimizer_step_pre_hooks
+        if self.is_function and step.is_torchs and is_alone and list(optimizers._global_optimizer_pre_hooks) == [_HOOK]:
+            step.free_rates = {
+                place for place, group in enumerate(optimizer.param_groups) if not self._was_read(group, "lr")
+            }
+        self.steps.append(step)
+
+    def _was_read(self, holder: dict[str, Any], key: str) -> bool:
+        return self.checks is not None and self.checks.has_entry(holder, key)
+
+    def forget_read(self, holder: dict[str, Any], key: str) -> None:
+        """The tape itself knows what was read there since the optimizer's step began."""
+        if self.checks is not None:
+            self.checks.forget_entry(holder, key)
 
 
 def _unwatch() -> None:
@@ -117,6 +136,7 @@ def _prepare() -> None:
         return
     if _prepared == 0:
         _tape.set_module_call(torch.nn.Module._wrapped_call_impl.__code__)
+        torch.get_device_module("cuda")  # fork_rng() does at its first use, which would leave a mark in torch's cache
     key = torch._C._parse_dispatch_key("Fake")
     for operator in operators.values():
         operator.fallthrough(key)

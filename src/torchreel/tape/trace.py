@@ -15,6 +15,7 @@ from torchreel.tape import held
 from torchreel.tape.captured import Captured
 from torchreel.tape.memory import inputs_with_names
 from torchreel.tape.names import reachable, visible
+from torchreel.tape.parameter_names import ParameterNames, parameters_of
 from torchreel.tape.proof import Proof
 from torchreel.tape.session import Session
 from torchreel.tape.structure import Like, Structure
@@ -44,6 +45,7 @@ def trace(
     given.like.owned = inputs_with_names(given.tensors, watch.tensors())
     there, before = set(map(id, watch.tensors())), held.collections()
     session = Session(given.tensors, hashes or outplace, follows_numbers=True)
+    session.is_function = True
     try:
         proof = None if trust else Proof(described(function), args, kwargs, session)
         result = function(*args, **kwargs) if proof is None else proof.run(function, args, kwargs)
@@ -62,7 +64,10 @@ def trace(
         proof.seal(given.tensors)
         watch.proof = proof
     given.like.note_turned(given.tensors)
-    captured = Captured(session, given, results, slots, described(function), lambda: reachable(function), watch)
+    captured = Captured(
+        session, given, results, slots, described(function), lambda: reachable(function), watch,
+        lambda: ParameterNames(function),
+    )  # fmt: skip
     captured.look_around(there, before)
     tape = Tape(captured)
     if outplace:
@@ -74,13 +79,8 @@ def trace(
 
 def _knows_order(function: Any) -> bool:
     """Whether it can tell in which order arguments were named: it takes all names in a dict, or nobody knows."""
-    if isinstance(function, torch.nn.Module):
-        function = function.forward
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    parameters = parameters_of(function)
+    return parameters is None or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
 
 
 class Tracing:

@@ -24,14 +24,13 @@ from torchreel.tape.session import Session
 from torchreel.tape.surroundings import Surroundings
 from torchreel.tape.untouched import Untouched
 
-_GLOBAL_HOOKS = (
+_MODULE_HOOKS = (
     modules._global_forward_hooks,
     modules._global_forward_pre_hooks,
     modules._global_backward_hooks,
     modules._global_backward_pre_hooks,
-    optimizers._global_optimizer_pre_hooks,
-    optimizers._global_optimizer_post_hooks,
 )
+_OPTIMIZER_HOOKS = (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)
 
 
 class Watch:
@@ -41,7 +40,9 @@ class Watch:
         """Without `surroundings`, of a block, it knows the modules that were called and the optimizers that stepped."""
         self._surroundings = surroundings
         self._dtype = torch.get_default_dtype()
-        self._hooks = _global_hooks()
+        self._module_hooks = _hooks_in(_MODULE_HOOKS)
+        self._optimizer_hooks = _hooks_in(_OPTIMIZER_HOOKS)
+        self._steps = False
         named = surroundings.modules if surroundings is not None else []
         self._modules = [ModuleWatch(name, module) for name, module in named if _is_python(module)]
         given = list(inputs)
@@ -80,6 +81,7 @@ class Watch:
             for module in session.capture.modules()
             if id(module) not in known and _is_python(module)  # no name leads to it
         ]
+        self._steps = bool(session.steps)
         self.refusal = self.refusal or _optimizer_refusal(session)
         asks = self._surroundings is not None and "_version" in self._surroundings.names
         if asks and session.capture.version_read:
@@ -159,7 +161,8 @@ class Watch:
                 f"The default dtype was {self._dtype} when the tape was made, and is {torch.get_default_dtype()} now: "
                 "trace again."
             )
-        if _global_hooks() != self._hooks:
+        stepped_otherwise = self._steps and _hooks_in(_OPTIMIZER_HOOKS) != self._optimizer_hooks
+        if stepped_otherwise or _hooks_in(_MODULE_HOOKS) != self._module_hooks:
             raise GuardError(
                 "A hook for all modules or all optimizers has been added or removed since the tape was made, and a "
                 "replay calls no hooks: trace again."
@@ -219,8 +222,8 @@ def _hooks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (*(own or {}).values(), *(after or {}).values()) if own or after else ()
 
 
-def _global_hooks() -> list[tuple[int, ...]]:
-    return [tuple(id(hook) for key, hook in hooks.items() if key != "torchreel") for hooks in _GLOBAL_HOOKS]
+def _hooks_in(places: Iterable[dict[Any, Any]]) -> list[tuple[int, ...]]:
+    return [tuple(id(hook) for key, hook in hooks.items() if key != "torchreel") for hooks in places]
 
 
 def _optimizer_refusal(session: Session) -> str:

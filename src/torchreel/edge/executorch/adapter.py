@@ -32,7 +32,7 @@ def adapts(module: Any) -> bool:
 
 
 def load(path: Path) -> Deployed:
-    """A .pte file, with its ops measured. It is run once in a process of its own first: see loading."""
+    """A .pte file, with its ops measured."""
     return load_measuring(path)
 
 
@@ -76,6 +76,9 @@ class ExecuTorch(Adapter):
                 if place is not None:
                     found.setdefault(handle, place)
         return found
+
+    def places_of_backend(self, handles: Sequence[int]) -> dict[int, Place]:
+        return self.places(handles)
 
     def events(self) -> list[list[BackendEvent]]:
         if self._watch is None:

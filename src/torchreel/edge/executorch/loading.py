@@ -1,15 +1,7 @@
-"""An ExecuTorch program, loaded from its file to be run on torch tensors.
-
-The runtime trusts its files: one that is damaged may crash the process, or never come back. So a program is first
-run in a process of its own, and refused if that does not end well.
-"""
+"""An ExecuTorch program, loaded from its file to be run on torch tensors."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,25 +13,19 @@ from torchreel.edge.executorch.pte import Input, Method, read_methods
 from torchreel.edge.executorch.runtime import runtime
 from torchreel.edge.executorch.source import loaded_from
 from torchreel.edge.native_stderr import unheard
-from torchreel.errors import EdgeError
-
-_TRIAL = Path(__file__).with_name("trial.py")
-NOT_LOADED, NOT_RUN = 3, 4
-"""How the trial ends if the runtime itself refuses the program, or the inputs that are tried."""
-_PATIENCE_SECONDS = 60
-_BYTES_PER_SECOND = 10_000_000
+from torchreel.errors import EdgeError, first_line
 
 
 def load_measuring(path: Path) -> Deployed:
-    """A program whose runtime measures its ops, after a trial."""
+    """A program whose runtime measures its ops."""
     if not path.is_file():
         raise EdgeError(f"There is no file {path}: give the path of an ExecuTorch program.")
     method = entry(path)
     library = runtime()
     check_needs(path, method, library)
-    try_out(path)
     make_threads(library)
     module = open_program(library, path)
+    check_method(library, path, method)
     loaded_from(module, path)
     specs = tuple(
         InputSpec(f"input_{index}", one.type.sizes, one.type.dtype) for index, one in enumerate(method.inputs)
@@ -98,47 +84,20 @@ def open_program(library: Any, path: Path) -> Any:
     try:
         return library._load_for_executorch(str(path), data_path=weights_beside(path), enable_etdump=True)
     except RuntimeError as error:
-        raise EdgeError(f"{path} cannot be loaded by ExecuTorch: {error}.") from error
+        raise _not_loaded(path, error) from error
 
 
-def try_out(path: Path) -> None:
-    """Load and run the program in a process of its own."""
-    patience = _PATIENCE_SECONDS + path.stat().st_size // _BYTES_PER_SECOND
-    try:
-        # Without -P a file in the current directory could take the place of a package.
-        ended = subprocess.run(
-            [sys.executable, "-P", str(_TRIAL), str(path)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=patience,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise EdgeError(
-            f"{path} was tried for {patience} seconds in a process of its own, and did not come back: "
-            "it may be damaged. Export it again."
-        ) from error
-    if ended.returncode < 0:
-        name = signal.Signals(-ended.returncode).name
-        raise EdgeError(
-            f"{path} crashes ExecuTorch's runtime ({name}, in a process of its own): it is damaged, or was written by "
-            "another release of ExecuTorch. Export it again."
-        )
-    if ended.returncode == NOT_LOADED:
-        raise EdgeError(f"{path} cannot be loaded by ExecuTorch: {last_words(ended.stderr)}. Export it again.")
-    if ended.returncode not in (0, NOT_RUN):
-        raise EdgeError(
-            f"{path} could not be tried in a process of its own: {last_words(ended.stderr)}. "
-            f"Run `{sys.executable} -c 'import torchreel.edge'` to see what is wrong."
-        )
+def check_method(library: Any, path: Path, method: Method) -> None:
+    """The module itself loads its methods when they are called."""
+    with unheard():
+        try:
+            library._load_program(str(path), data_path=weights_beside(path)).load_method(method.name)
+        except RuntimeError as error:
+            raise _not_loaded(path, error) from error
 
 
-def last_words(messages: bytes) -> str:
-    """The last message of a process, without the place in ExecuTorch's source that stands before it."""
-    lines = messages.decode(errors="replace").strip().splitlines()
-    line = lines[-1] if lines else "it does not say why"
-    return (line.partition("] ")[2] if line.startswith("[") else line).rstrip(".")
+def _not_loaded(path: Path, error: RuntimeError) -> EdgeError:
+    return EdgeError(f"{path} cannot be loaded by ExecuTorch: {first_line(error)}. Export it again.")
 
 
 def run_on_tensors(module: Any, method: Method, tensors: Sequence[Any]) -> Any:

@@ -1,0 +1,22 @@
+// Signals that end a process which does not handle them: what was recorded is brought to disk first.
+#pragma once
+
+#include <signal.h>
+
+namespace torchreel {
+
+// Only where nobody else handles the signal; whoever does so later takes it over.
+void flush_on_termination(bool on);
+
+// While it lives such a signal waits, if it comes to this thread.
+class TerminationBlocked {
+ public:
+  TerminationBlocked();
+  ~TerminationBlocked();
+  TerminationBlocked(const TerminationBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace torchreel

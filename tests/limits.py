@@ -1,0 +1,49 @@
+"""No test takes the run down, or holds it up for ever: where a run stands is shown before it is ended.
+
+- A test that takes too long fails, and the run goes on (pytest-timeout, by a signal).
+- One that a signal does not reach, because native code holds the interpreter, ends its process with the stacks of all
+  threads (faulthandler); the run goes on in a new process, if there are several.
+- A test that crashes its process is named, and the others go on: see `--dist` in the Makefile.
+- The run as a whole: `make test` sends SIGXCPU when its time is over. Every process shows its stacks; the one in charge
+  names the tests that were under way.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from types import FrameType
+
+import pytest
+
+OVER = signal.SIGXCPU
+
+_under_way: dict[str, None] = {}
+_messages = 2
+"""Where to write: standard error, which a test's capture does not have."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _messages
+    _messages = os.dup(2)
+    faulthandler.register(OVER, file=_messages, all_threads=True, chain=True)
+    if not hasattr(config, "workerinput"):
+        signal.signal(OVER, _say_and_end)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _under_way[nodeid] = None
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    _under_way.pop(nodeid, None)
+
+
+def _say_and_end(number: int, frame: FrameType | None) -> None:
+    names = "".join(f"  {name}\n" for name in _under_way) or "  none\n"
+    os.write(_messages, f"\nThe run took longer than it may. These tests were under way:\n{names}".encode())
+    faulthandler.dump_traceback(_messages, all_threads=True)
+    sys.stdout.flush()
+    os._exit(pytest.ExitCode.INTERRUPTED)
