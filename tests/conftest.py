@@ -9,6 +9,17 @@ import pytest
 
 from tests import limits, seeds
 
+FUNCTIONS_OF_TORCHSCRIPT = (
+    "aten::_unwrap_optional",
+    "aten::has_torch_function",
+    "aten::is_scripting",
+    "aten::manual_seed",
+    "aten::wait",
+    "prim::awaitable_nowait",
+    "prim::awaitable_wait",
+)
+"""They live as long as torch does, and stand in no list but the table itself."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     for plugin in (limits, seeds):
@@ -21,6 +32,23 @@ def flags_of_torch_can_be_set() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
+
+
+@pytest.fixture(autouse=True)
+def freed_ops_are_no_builtins() -> None:
+    """TorchScript knows ops by their address, also after they were freed: any other object may stand there by now."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    builtins = torch.jit._builtins
+    table = builtins._get_builtin_table()
+    living = {id(function) for function, _ in builtins._builtin_ops}
+    for namespace in vars(torch.ops).values():
+        if isinstance(namespace, torch._ops._OpNamespace):
+            living.update(id(packet._op) for packet in vars(namespace).values() if hasattr(packet, "_op"))
+    for address in table.keys() - living:
+        if table[address] not in FUNCTIONS_OF_TORCHSCRIPT:
+            del table[address]
 
 
 @pytest.fixture(autouse=True)
