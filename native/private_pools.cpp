@@ -52,14 +52,10 @@ void count_change(PoolChange change, uint64_t pool, uint64_t amount) {
       count_reserved(pool, -bytes);
       break;
     case PoolChange::kAlloc:
-      tally.add(Tally::kBlocks, Tally::kLarge, 1);
-      tally.add(Tally::kBytes, Tally::kLarge, bytes);
-      tally.add(Tally::kRequested, Tally::kLarge, bytes);
+      tally.add_private(bytes);
       break;
     case PoolChange::kFree:
-      tally.remove(Tally::kBlocks, Tally::kLarge, 1);
-      tally.remove(Tally::kBytes, Tally::kLarge, bytes);
-      tally.remove(Tally::kRequested, Tally::kLarge, bytes);
+      tally.remove_private(bytes);
       break;
   }
 }

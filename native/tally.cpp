@@ -17,6 +17,10 @@ Tally::Stat Tally::read(Kind kind, Pool pool) const {
     stat.allocated += sums_[part].added[kind].load(std::memory_order_relaxed);
     stat.freed += sums_[part].removed[kind].load(std::memory_order_relaxed);
   }
+  if (pool != kSmall) {
+    stat.allocated += private_added_.of(kind);
+    stat.freed += private_removed_.of(kind);
+  }
   return stat;
 }
 

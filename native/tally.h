@@ -54,12 +54,27 @@ class Tally {
     fall(kind, pool, amount);
   }
 
+  // A block of a private pool, which is as large as what was requested: a third of the price of three kinds.
+  void add_private(int64_t bytes) {
+    private_added_.blocks.fetch_add(1, std::memory_order_relaxed);
+    private_added_.bytes.fetch_add(bytes, std::memory_order_relaxed);
+    for (auto kind : {kBlocks, kBytes, kRequested}) raise_peaks(kind, kLarge);
+  }
+  void remove_private(int64_t bytes) {
+    private_removed_.blocks.fetch_add(1, std::memory_order_relaxed);
+    private_removed_.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
   // Without the sums of those that keep them.
   Stat read(Kind kind, Pool pool) const;
   int64_t now(Kind kind, Pool pool) const {
     if (pool == kAll) return now(kind, kSmall) + now(kind, kLarge);
     int64_t level = levels_[pool].now[kind].load(std::memory_order_relaxed);
-    return pool == kSmall ? level : level + levels_[kHeap].now[kind].load(std::memory_order_relaxed);
+    if (pool == kSmall) return level;
+    level += levels_[kHeap].now[kind].load(std::memory_order_relaxed);
+    // Removed first: what is added meanwhile would make it negative.
+    int64_t removed = private_removed_.of(kind);
+    return level + private_added_.of(kind) - removed;
   }
   void reset_peaks();
 
@@ -89,7 +104,17 @@ class Tally {
     Counter added[kKinds] = {};
     Counter removed[kKinds] = {};
   };
+  struct alignas(64) Private {
+    Counter blocks = 0;
+    Counter bytes = 0;
+
+    int64_t of(Kind kind) const {
+      if (kind == kBlocks) return blocks.load(std::memory_order_relaxed);
+      return kind == kBytes || kind == kRequested ? bytes.load(std::memory_order_relaxed) : 0;
+    }
+  };
   Level levels_[3];
+  Private private_added_, private_removed_;
   Peaks peaks_[kPools];
   Sums sums_[2];
 };

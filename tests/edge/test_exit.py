@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.alone import run_forked
 
 SCRIPT = """
     import os, sys, threading
@@ -23,7 +24,7 @@ SCRIPT = """
 
 def run(body: str, path: Path) -> subprocess.CompletedProcess[str]:
     script = textwrap.dedent(SCRIPT).format(body=textwrap.dedent(body).strip().replace("PATH", repr(str(path))))
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    return run_forked(script)
 
 
 def linears(path: Path) -> int:

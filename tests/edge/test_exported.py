@@ -6,7 +6,6 @@ import inspect
 import io
 import json
 import pickle
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.export.pt2_archive._package import package_pt2
 
 import torchreel
+from tests.alone import run_alone
 from tests.edge import zoo
 from tests.edge.told import Told
 from tests.edge.zoo import ZOO
@@ -339,7 +339,7 @@ torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
 def test_outputs_of_a_class_that_only_another_package_knows(tmp_path: Path) -> None:
     """As those of transformers: this process has not imported what made the class known to PyTorch."""
     paths = [tmp_path / "answer.pt2", tmp_path / "compiled.pt2"]
-    subprocess.run([sys.executable, "-c", WITH_A_CLASS, *paths], check=True, capture_output=True)
+    run_alone(WITH_A_CLASS, *paths)
     for path in paths:
         deployed = exported.load(path)
         total, product = deployed.run([torch.ones(2), torch.full((2,), 4.0)])["answer"]

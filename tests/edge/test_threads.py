@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import torchreel
+from tests.alone import run_alone
 from tests.edge.nets import Calling, Net, batch, calls, on_thread, outermost
-from tests.record.alone import run_alone
 from tests.record.rows import rows
 from torchreel import EdgeProfiler, current_edge_profiler
 from torchreel.errors import TorchreelError

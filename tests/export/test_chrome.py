@@ -119,7 +119,7 @@ def test_a_step_as_kineto_writes_it(tmp_path: Path) -> None:
         ("s", None, 1, 100, "fwdbwd"),
         ("f", "e", 1, 101, "fwdbwd"),
     ]
-    assert events[-1] == {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 42974001000.0}
+    assert events[-1] == {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 42974001001.0}
 
 
 def test_memory_events(tmp_path: Path) -> None:

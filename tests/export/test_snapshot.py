@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.alone import run_alone, run_forked
 from tests.ingest.plain import plain_loads
 from tests.snapshots import SNAPSHOTS, snapshot
 from torchreel.export import export
@@ -228,7 +229,7 @@ def test_every_function_of_memory_viz_reads_them(tmp_path: Path) -> None:
         exported(path, tmp_path / path.stem)
     paths = sorted(str(path) for path in tmp_path.rglob("*.pickle"))
     assert len(paths) == len(SNAPSHOTS) + 1
-    result = subprocess.run([sys.executable, "-c", SCRIPT, *paths], capture_output=True, text=True)
+    result = run_forked(SCRIPT, *paths)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -255,8 +256,7 @@ with torchreel.record(sys.argv[1], memory=True, stacks=True):
         y = (x @ x).relu()
         del x
 """
-    run = subprocess.run([sys.executable, "-c", script, str(tmp_path / "run.reel")], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    run_alone(script, tmp_path / "run.reel")
     export(load(tmp_path / "run.reel"), tmp_path / "out.pickle", "snapshot")
     found = plain_loads((tmp_path / "out.pickle").read_bytes())
     (trace,) = found["device_traces"]
@@ -267,7 +267,7 @@ with torchreel.record(sys.argv[1], memory=True, stacks=True):
     assert any(block["size"] == 4000 for segment in found["segments"] for block in segment["blocks"])
     assert [note["stage"] for note in found["external_annotations"] if note["name"] == "step"] == ["START", "END"]
     assert any(frame["filename"] == "<string>" for event in trace for frame in event.get("frames", []))
-    run = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "out.pickle")], capture_output=True, text=True)
+    run = run_forked(SCRIPT, tmp_path / "out.pickle")
     assert (run.returncode, run.stderr) == (0, "")
 
 
@@ -285,8 +285,7 @@ del tensors[::3]
 torchreel.memory.dump("caching.pickle")
 torchreel.memory.record_history(None)
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
+    run_alone(script, directory=tmp_path)
     for name in ("system", "caching"):
         (tmp_path / name).mkdir()
         found = plain_loads(exported(tmp_path / f"{name}.pickle", tmp_path / name))

@@ -16,10 +16,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import torchreel
+from tests.alone import run_alone
 from tests.graphs.op_calls import bits
 from tests.graphs.random_functions import function_of, moves, outputs
 from tests.graphs.test_threads import together
-from tests.record.alone import run_alone
 from torchreel import _graphs
 from torchreel.errors import OptionError
 from torchreel.graphs import status

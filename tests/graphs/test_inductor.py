@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from tests.record.alone import run_alone
+from tests.alone import run_alone
 from torchreel import graphed
 from torchreel.errors import OptionError
 from torchreel.graphs import status, wait

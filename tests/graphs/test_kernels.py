@@ -12,7 +12,7 @@ from tests.graphs.op_calls import LAYERS, OpCall, bits, difference, failures
 from tests.tape.op_database import SOME_DTYPES, Way, calm, database, pytest_generate_tests, title  # noqa: F401
 from torchreel import _graphs
 
-_EVERY = 12  # op, of the sample
+_EVERY = 24  # op, of the sample
 _SHARDS = 3
 
 aten = torch.ops.aten

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import torchreel
+from tests.alone import run_alone
 from tests.graphs.op_calls import bits
 from torchreel import graphs
 
@@ -123,8 +122,7 @@ assert place.data_ptr() not in met  # Python may hold what it gave
 @pytest.mark.parametrize(("what", "expected"), [("result", "x + 3"), ("result[1:]", "x[1:] + 3")])
 def test_an_op_that_keeps_what_it_gives(what: str, expected: str, first: int) -> None:
     script = _KEPT.format(what=what, expected=expected, first=first)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_alone(script)
 
 
 _PLACED = """
@@ -154,8 +152,7 @@ assert counts[1] <= counts[0] and counts[2] == counts[3] < counts[0], counts
 
 
 def test_a_result_at_its_place_is_no_block(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _PLACED], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    run_alone(_PLACED, directory=tmp_path)
 
 
 _RECORDED = """
@@ -189,5 +186,4 @@ assert fast.replays() >= 6
 
 @pytest.mark.parametrize("order", ["graph first", "recording first"])
 def test_memory_is_recorded_and_cached_beside_it(order: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _RECORDED, order], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    run_alone(_RECORDED, order, directory=tmp_path)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tests.record.alone import run_alone
+from tests.alone import run_alone
 from torchreel import graphed
 from torchreel.graphs import status
 

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 import torchreel
-from tests.memory.alone import alone, run_python
+from tests.alone import alone, resident_bytes, run_python
 from tests.memory.state import assert_tiled, blocks, free_neighbours, live, segments, trace
-from tests.record.alone import resident_bytes
 from torchreel import _core, memory
 from torchreel.errors import OptionError, RecorderError
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.memory.alone import alone
+from tests.alone import alone
 from tests.memory.state import trace
 from torchreel import memory
 from torchreel.errors import OptionError

@@ -9,7 +9,7 @@ import threading
 import pytest
 import torch
 
-from tests.memory.alone import alone, run_python
+from tests.alone import alone, run_python
 from tests.memory.state import trace
 from torchreel import _core, memory
 from torchreel.errors import OptionError, RecorderError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.alone import alone
+from tests.alone import alone
 
 DOCS = Path(__file__).parents[2] / "docs"
 

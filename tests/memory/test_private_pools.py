@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import torchreel
-from tests.memory.alone import alone
+from tests.alone import alone
 from tests.memory.state import Snapshot, assert_tiled, live, replay, trace
 from tests.memory.viewer import assert_viewable
 from torchreel import _core, memory

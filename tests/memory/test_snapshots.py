@@ -15,7 +15,7 @@ import torch
 from torch.cuda import _memory_viz
 
 import torchreel
-from tests.memory.alone import alone, run_forked, run_python
+from tests.alone import alone, run_alone, run_python
 from tests.memory.state import assert_tiled, blocks, heap_segments, live, replay, replay_segments, segments, trace
 from tests.memory.viewer import PLAIN_OPCODES, assert_viewable
 from torchreel import memory
@@ -176,8 +176,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "from tests.memory.test_snapshots import *\n"
             f"begin({allocator!r}); kept = train(); memory.dump({str(directory / allocator)!r} + '.pickle')"
         )
-        code, output = run_forked(script)
-        assert code == 0, output
+        run_alone(script)
     return directory
 
 

@@ -9,7 +9,7 @@ import warnings
 import pytest
 import torch
 
-from tests.memory.alone import alone
+from tests.alone import alone
 from tests.memory.state import live
 from torchreel import memory
 from torchreel.errors import OptionError

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchreel
-from tests.memory.alone import alone
+from tests.alone import alone
 from tests.memory.state import live, trace
 from torchreel import _core, memory
 

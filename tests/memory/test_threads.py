@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import torchreel
-from tests.memory.alone import alone
+from tests.alone import alone
 from tests.memory.state import assert_tiled, free_neighbours, live, replay, trace
 from torchreel import memory
 

@@ -12,6 +12,7 @@ import torch
 
 import torchreel
 import torchreel.profiler
+from tests.alone import run_forked
 from tests.record.rows import names, rows
 from torchreel.errors import AlreadyRecordingError, RecorderError
 from torchreel.record.recorder import Recorder
@@ -282,7 +283,7 @@ def test_a_process_that_is_ended_by_a_signal_is_whole(tmp_path: Path, number: st
         os.kill(os.getpid(), signal.{number})
         torch.zeros(1)
     """
-    result = subprocess.run([sys.executable, "-c", textwrap.dedent(script), tmp_path / "a.reel"], capture_output=True)
+    result = run_forked(script, tmp_path / "a.reel")
     assert result.returncode < 0
     reel = torchreel.load(tmp_path / "a.reel")
     assert names(reel, "depth = 0") == ["aten::ones"] * 50
@@ -299,9 +300,7 @@ def test_a_program_s_own_handler_of_sigterm_stays(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         print("alive")
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), tmp_path / "a.reel"], capture_output=True, text=True
-    )
+    result = run_forked(script, tmp_path / "a.reel")
     assert (result.returncode, result.stdout) == (0, "mine\nmine\nalive\n"), result.stderr
 
 

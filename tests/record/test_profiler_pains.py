@@ -6,8 +6,6 @@ import gc
 import gzip
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import weakref
@@ -18,6 +16,7 @@ import pytest
 import torch
 
 import torchreel
+from tests.alone import run_forked
 from tests.record.programs import train_mlp
 from torchreel import _core
 from torchreel.errors import AlreadyRecordingError, OptionError
@@ -174,8 +173,7 @@ def test_pain_19_a_profile_that_is_never_stopped(own_temporary_directory: Path) 
     del prof
     assert not _core.recording()
     program = "from torchreel.profiler import *\nimport torch\nprof = profile()\nprof.start()\ntorch.ones(1)"
-    environment = {**os.environ, "TMPDIR": str(own_temporary_directory)}
-    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    ended = run_forked(program, TMPDIR=str(own_temporary_directory))
     assert (ended.returncode, ended.stderr) == (0, "")
     assert not list(own_temporary_directory.glob("torchreel-profile-*"))
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 import torchreel
-from tests.record.alone import resident_bytes, run_alone
+from tests.alone import resident_bytes, run_alone, run_forked
 from tests.record.rows import names, rows
 from torchreel import _core
 from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError
@@ -311,7 +310,7 @@ def test_a_wrong_option_is_a_sentence(tmp_path: Path, options: dict) -> None:
 
 def test_pain_19_a_program_that_never_stops_has_its_reel(tmp_path: Path) -> None:
     script = "import sys, torch, torchreel; torchreel.record(sys.argv[1]).start(); torch.ones(1)"
-    result = subprocess.run([sys.executable, "-c", script, tmp_path / "a.reel"], capture_output=True, text=True)
+    result = run_forked(script, tmp_path / "a.reel")
     assert (result.returncode, result.stderr) == (0, "")
     reel = torchreel.load(tmp_path / "a.reel")
     assert names(reel, "depth = 0") == ["aten::ones"]
@@ -321,7 +320,7 @@ def test_pain_19_a_program_that_never_stops_has_its_reel(tmp_path: Path) -> None
 def test_pain_5_repeated_recordings_do_not_grow(tmp_path: Path) -> None:
     script = """
     import gc, sys, torch, torchreel
-    from tests.record.alone import resident_bytes
+    from tests.alone import resident_bytes
     gc.disable()
     for i in range(30):
         with torchreel.record(f"{sys.argv[1]}/{i}.reel", shapes=True, memory=True, stacks=True):
@@ -346,7 +345,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM
 recorder.stop()
 print(x.item(), recorder.lost_events > 0)
 """
-    result = subprocess.run([sys.executable, "-c", script, tmp_path / "a.reel"], capture_output=True, text=True)
+    result = run_forked(script, tmp_path / "a.reel")
     assert result.returncode == 0, result.stderr
     assert result.stdout == "100001.0 True\n"
     assert "only up to the moment when the disk refused: File too large" in result.stderr

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 import torch
 
 import torchreel
-from tests.record.alone import run_alone
+from tests.alone import run_alone, run_forked
 from tests.record.rows import names, rows
 from torchreel.errors import RecorderError
 
@@ -27,7 +25,7 @@ def spin(count: int) -> None:
 def test_memory_stays_at_the_rings_size_and_the_last_ops_are_dumped(tmp_path: Path) -> None:
     script = """
     import sys, torch, torchreel
-    from tests.record.alone import resident_bytes
+    from tests.alone import resident_bytes
     from tests.record.test_ring import spin
     with torchreel.record(sys.argv[1], ring="2MB", shapes=True, memory=True, stacks=True) as recorder:
         spin(100_000)
@@ -80,9 +78,7 @@ def test_an_uncaught_exception_dumps_at_the_programs_end(tmp_path: Path) -> None
     torch.ones(1)
     raise ValueError("the program's own")
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "a.reel")], capture_output=True, text=True
-    )
+    result = run_forked(script, tmp_path / "a.reel")
     assert result.returncode == 1
     assert "the program's own" in result.stderr
     assert "dumped to" in result.stderr
@@ -92,7 +88,7 @@ def test_an_uncaught_exception_dumps_at_the_programs_end(tmp_path: Path) -> None
 def test_many_short_threads_share_one_ring(tmp_path: Path) -> None:
     script = """
     import sys, threading, torchreel
-    from tests.record.alone import resident_bytes
+    from tests.alone import resident_bytes
     from tests.record.test_ring import spin
     with torchreel.record(sys.argv[1], ring="2MB") as recorder:
         for i in range(300):

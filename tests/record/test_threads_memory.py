@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import torchreel
-from tests.record.alone import run_alone
+from tests.alone import run_alone
 from tests.record.rows import rows
 
 KIB = 1024
@@ -28,7 +28,7 @@ WATCHED = {"shapes": True, "stacks": True, "memory": True}
 COMMON = """
 import json, os, sys, threading, time
 import torch, torchreel
-from tests.record.alone import resident_bytes
+from tests.alone import resident_bytes
 from torchreel import _core
 
 path, options = sys.argv[1], json.loads(sys.argv[2])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 import torch
 
 import torchreel
+from tests.alone import run_alone
 from tests.record.rows import rows
 
 
@@ -227,8 +225,4 @@ print("alive")
 @pytest.mark.parametrize("kind", ["frozen", "optimized", "training kept"])
 def test_frozen_models_live(tmp_path: Path, kind: str, read: str) -> None:
     """torch.jit.freeze frees functions that torch then reads the names of: torch.profiler crashes here."""
-    program = tmp_path / "program.py"
-    program.write_text(FROZEN.replace("KIND", repr(kind)).replace("READ", read))
-    root = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    result = subprocess.run([sys.executable, program], capture_output=True, text=True, env=os.environ | root)
-    assert result.returncode == 0 and "alive" in result.stdout, result.stderr[-2000:]
+    assert "alive" in run_alone(FROZEN.replace("KIND", repr(kind)).replace("READ", read), directory=tmp_path)

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import torchreel
+from tests.alone import run_forked
 from tests.synthetic import Process, call, write_reel
 from torchreel.analyze import summary
 from torchreel.errors import NotAReelError, QueryError
@@ -339,5 +340,5 @@ reel = torchreel.load(sys.argv[1])
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(reel))
 print(reel.sql("select count(*) as n from ops").to_pylist())
 """
-    result = subprocess.run([sys.executable, "-c", script, str(reel)], capture_output=True, text=True)
+    result = run_forked(script, reel)
     assert (result.stdout, result.stderr) == ("[{'n': 6}]\n", "")

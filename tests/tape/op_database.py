@@ -30,11 +30,8 @@ _SEED = 3
 def database() -> list[Any]:
     """Every entry, in torch's order."""
     pytest.importorskip("expecttest", reason="torch's op database imports it")
-    may_set = torch.backends.__allow_nonbracketed_mutation_flag
     from torch.testing._internal.common_methods_invocations import op_db
 
-    # The import forbids the whole process to set flags of torch.backends.
-    torch.backends.__allow_nonbracketed_mutation_flag = may_set
     return list(op_db)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.alone import run_alone
 from tests.tape.steps import bits, inputs, training_step
 from torchreel.errors import CorruptTapeError, NotATapeError, ReplayError
 from torchreel.program.file import read_tape, write_tape
@@ -60,8 +59,7 @@ def test_another_process_without_the_code(path: Path) -> None:
         "import torch, torchreel; tape = torchreel.load_tape('step.tape'); torch.manual_seed(3); "
         "print(tape.replay(*torch.load('inputs.pt')).numpy().tobytes().hex())"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=path.parent, capture_output=True, text=True)
-    assert (done.stdout.strip(), done.returncode) == (expected.hex(), 0), done.stderr
+    assert run_alone(script, directory=path.parent).strip() == expected.hex()
 
 
 def test_a_loaded_tape_is_saved_as_it_is_now(path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import torchreel
-from tests.memory.alone import run_python
+from tests.alone import run_python
 from tests.tape.training import NETWORKS, make_run
 
 

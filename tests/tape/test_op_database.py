@@ -10,8 +10,8 @@ import pytest
 
 from tests.tape.op_database import SOME_DTYPES, Way, calm, check, database, pytest_generate_tests, samples, title, ways  # noqa: F401
 
-_EVERY = 12  # op, of the sample
-_SHARDS = 4
+_EVERY = 24  # op, of the sample
+_SHARDS = 2
 
 
 def failures(op: Any, chosen: Iterator[Way] | list[Way], most: int | None, folder: Path) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 import torchreel
+from tests.alone import run_alone
 from tests.tape.outcome import bits
 from torchreel.errors import TapeError
 
@@ -290,4 +289,4 @@ for seed in (1, 2):
 
 def test_the_first_fork_of_a_process() -> None:
     """torch looks the device's module up once, and keeps it: that is nothing that a replay has to leave."""
-    subprocess.run([sys.executable, "-c", FORKS], check=True, capture_output=True, text=True)
+    run_alone(FORKS)

@@ -15,7 +15,7 @@ from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction
 from torchgen.packaged.autograd import gen_trace_type
 
-from tests.record.alone import run_alone
+from tests.alone import run_alone
 from torchreel.errors import OptionError
 from torchreel.tape import rule_cache, rules
 from torchreel.tape.derivation import derive

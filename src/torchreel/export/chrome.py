@@ -52,6 +52,8 @@ ORDER BY step
 
 # Where Kineto puts the row of the whole among the processes.
 _SPANS_ORDER = 536870912
+# A reader that adds begin and duration as doubles is off by a nanosecond: so much later the end of the window is.
+_AFTER_ALL_NS = 1000
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class TraceOptions:
     """How a Python function is named, given the name that the reel has."""
     module_names: Mapping[int, str] | None = None
     """How calls of modules are named, by the id of the module; None for their paths."""
+    module_numbers: Mapping[int, int] | None = None
+    """What Kineto calls the id of a module, by our id; None for no such argument."""
 
     def shows(self, category: str) -> bool:
         return self.categories is None or category in self.categories
@@ -106,6 +110,7 @@ class _Writer:
         self._names = TextColumn(quoted)
         self._python_names = TextColumn(lambda name: quoted((options.python_name or str)(name)))
         self._module_names = TextColumn(lambda id: quoted((options.module_names or {}).get(id, "nn.Module")))
+        self._module_numbers = TextColumn(lambda id: str((options.module_numbers or {}).get(id, -1)))
         self._categories = TextColumn(category)
         self._kernel_categories = TextColumn(kernel_category)
         self._devices = TextColumn(device_args)
@@ -174,7 +179,15 @@ class _Writer:
         if batch.num_rows:
             indices = digits(pc.add(batch.column("id"), self._events))
             names = self._op_names(batch)
-            self._slices(track, batch, self._categories(batch.column("kind")), args(track, batch), names, indices)
+            shown = [*args(track, batch), *self._module_ids(batch)]
+            self._slices(track, batch, self._categories(batch.column("kind")), shown, names, indices)
+
+    def _module_ids(self, batch: pa.RecordBatch) -> list[Part]:
+        if self._options.module_numbers is None:
+            return []
+        is_module = pc.equal(batch.column("kind"), "module")
+        numbers = pc.if_else(is_module, self._module_numbers(batch.column("module")), None)
+        return [joined([', "Python module id": ', numbers], optional=True)]
 
     def _op_names(self, batch: pa.RecordBatch) -> pa.Array:
         name = batch.column("name").cast(TEXT)
@@ -305,7 +318,7 @@ class _Writer:
         """What Kineto ends with: the span of the whole, and its two ends."""
         begin = _Microseconds(self._first - self._base)
         duration = self._timeline.last_ns() - self._first
-        end = _Microseconds(self._first - self._base + duration)
+        end = _Microseconds(self._first - self._base + duration + _AFTER_ALL_NS)
         span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
         self._event({**span, "ts": begin, "dur": _Microseconds(duration), "args": {"Op count": op_count}})
         sort = {"ph": "M", "name": "process_sort_index", "ts": begin, "pid": "Spans", "tid": 0}

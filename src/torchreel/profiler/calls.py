@@ -77,7 +77,10 @@ def read_calls(
         }
     ).filter(pa.array(kept))
     if memory:
-        calls = _with_memory(calls, _loose_allocs(reel, ops, caller, hidden))
+        allocs, around = _allocs(reel, ops, caller, hidden)
+        shown = (around < 0) | every
+        row_shown = np.append(np.cumsum(kept) - 1, -1)
+        calls = _with_memory(calls, allocs.filter(pa.array(shown)), row_shown[around[shown]])
     return _with_own(calls)
 
 
@@ -113,17 +116,17 @@ def _flows(ops: pa.Table) -> Integers:
     return np.where(row >= 0, number[row] if len(number) else 0, 0)
 
 
-def _loose_allocs(reel: Reel, ops: pa.Table, caller: Integers, hidden: Booleans) -> pa.Table:
-    """The allocator's events outside of all shown calls."""
+def _allocs(reel: Reel, ops: pa.Table, caller: Integers, hidden: Booleans) -> tuple[pa.Table, Integers]:
+    """The allocator's events, and the row of the innermost call around each that is not hidden, -1 for none."""
     allocs = reel.table("allocs", ["time_ns", "thread", "action", "size", "op"])
     known = pc.and_(pc.not_equal(allocs["action"].cast(pa.string()), "preexisting"), pc.is_valid(allocs["size"]))
     allocs = allocs.filter(pc.and_(known, pc.equal(allocs["process"], 0)))
     row = rows_of(numbers(ops, "id"), numbers(allocs, "op"))
-    return allocs.filter(pa.array(above(row, caller, lambda _, up: hidden[up]) < 0))
+    return allocs, above(row, caller, lambda _, up: hidden[up])
 
 
-def _with_memory(calls: pa.Table, allocs: pa.Table) -> pa.Table:
-    """The calls and, among them, the events of the allocator."""
+def _with_memory(calls: pa.Table, allocs: pa.Table, around: Integers) -> pa.Table:
+    """The calls and, among them, the events of the allocator, each with the row of the call around it."""
     count = allocs.num_rows
     if count == 0:
         return calls
@@ -131,7 +134,7 @@ def _with_memory(calls: pa.Table, allocs: pa.Table) -> pa.Table:
     none, zero = np.full(count, -1), np.zeros(count, np.int64)
     texts = {"name": MEMORY_EVENT_NAME, "trace_name": None, "overload": "", "kind": "memory", "script_modules": None}
     columns = {name: pa.array([text] * count, pa.string()).dictionary_encode() for name, text in texts.items()}
-    columns |= {name: pa.array(none) for name in (*_IDS, "parent")}
+    columns |= {name: pa.array(none) for name in _IDS} | {"parent": pa.array(around)}
     columns |= {name: pa.array(zero) for name in ("dur_ns", "flops", "flow")}
     columns |= {"start_ns": allocs["time_ns"], "bytes": pa.array(numbers(allocs, "size") * sign)}
     columns |= {"async": pa.array(zero.astype(bool)), "thread": pa.array(numbers(allocs, "thread"))}

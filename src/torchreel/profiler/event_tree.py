@@ -43,6 +43,18 @@ _DTYPES = {
     "bool": torch.bool,
     "c10::BFloat16": torch.bfloat16,
 }
+# Ops that Python's operators and brackets call. For CPython that is no call of a C function, and torch's tree has none
+# around them.
+_OF_OPERATORS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("select", "slice", "index", "index_put_", "lift_fresh", "unsqueeze", "alias", "fill_", "copy_", "item"),
+        *("add", "sub", "mul", "div", "floor_divide", "remainder", "matmul", "neg", "bitwise_not", "is_nonzero"),
+        *("add_", "sub_", "mul_", "div_", "floor_divide_", "remainder_", "eq", "ne", "lt", "le", "gt", "ge"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__"),
+        *("__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"),
+    )
+)
 # Correlation ids are unique over all profiles of the process.
 _next_correlation_id = itertools.count(1)
 
@@ -89,7 +101,7 @@ class KinetoResults:
         roots: list[ProfilerEvent] = []
         for node, parent in zip(nodes, parents, strict=True):
             outer = nodes[parent] if parent >= 0 else None
-            if node.kind == "op" and node.stack and (outer is None or outer.kind in ("python", "module", "range")):
+            if _by_name(node, outer):
                 outer = _put(_builtin_call(node), outer, roots)
             _put(node, outer, roots)
         return roots
@@ -99,6 +111,12 @@ def _put(node: ProfilerEvent, outer: ProfilerEvent | None, roots: list[ProfilerE
     node.parent = outer
     (roots if outer is None else outer.children).append(node)
     return node
+
+
+def _by_name(node: ProfilerEvent, outer: ProfilerEvent | None) -> bool:
+    """Whether Python called an op by a function of a name, as far as can be known from the op."""
+    of_python = outer is None or outer.kind in ("python", "module", "range")
+    return of_python and node.kind == "op" and bool(node.stack) and node.name not in _OF_OPERATORS
 
 
 def _builtin_call(node: ProfilerEvent) -> ProfilerEvent:

@@ -19,6 +19,7 @@ from torch.autograd.profiler_util import EventList, FunctionEvent
 from torchreel.profiler.calls import PLACES
 from torchreel.profiler.columns import above, numbers
 from torchreel.profiler.details import CallDetails
+from torchreel.profiler.names import module_number
 
 # torch.profiler's own: whoever listens for its warnings hears ours.
 log = logging.getLogger("torch.autograd.profiler")
@@ -158,7 +159,7 @@ def _event(call: dict[str, Any], details: CallDetails, metadata: bool) -> Functi
         structured_input_strides=arguments.strides,
         input_dtypes=arguments.dtypes,
         python_id=call["id"] + 1 if is_place else -1,
-        python_module_id=call["module"] if kind == "module" else -1,
+        python_module_id=module_number(call["name"]) if kind == "module" else -1,
     )
     event.module_hierarchy = call["script_modules"] or details.module(call["module"])
     return event

@@ -163,6 +163,7 @@ class _KinetoProfile(_TorchKinetoProfile):  # type: ignore[misc]
         if self.profiler.has_results and not self.acc_events:
             self.prepare_trace()  # a schedule went from RECORD to WARMUP, where torch prepares nothing
         began = time.perf_counter_ns()
+        self.profiler.begin()
         if self.execution_trace_observer:
             self.execution_trace_observer.start()
         self._cycle = Cycle(self._record_options(), self._first_step(), garbage=self._experimental.garbage)

@@ -45,6 +45,12 @@ def module_names(reel: Reel) -> dict[int, str]:
     return names
 
 
+def module_number(name: str) -> int:
+    """The number by which modules of one class are told apart, from the name of a call; -1 where it has none."""
+    number = name.rpartition("_")[2]
+    return int(number) if number.isdigit() else -1
+
+
 def python_name(name: str) -> str:
     """The name of a Python function, path(line): function, as torch.profiler has it: without a directory that is on
     sys.path, and without the class or function in which it is defined."""

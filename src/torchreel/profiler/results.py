@@ -20,7 +20,7 @@ from torchreel.profiler.calls import read_calls
 from torchreel.profiler.details import CallDetails
 from torchreel.profiler.event_tree import KinetoResults
 from torchreel.profiler.events import event_list
-from torchreel.profiler.names import module_names, python_name
+from torchreel.profiler.names import module_names, module_number, python_name
 from torchreel.profiler.steps import moved_steps
 from torchreel.reel import Reel
 
@@ -58,6 +58,10 @@ class Results:
         self._kineto_results: KinetoResults | None = None
         self._stats = _ProfilerStats()
 
+    def begin(self) -> None:
+        """A cycle begins: torch.profiler asks for this switch as it records, and for that of arrows when it ends."""
+        self._options = replace(self._options, keeps_values=_core.keeps_values())
+
     def add(self, reel: Reel) -> None:
         """Another cycle has ended."""
         self._reels.append(reel)
@@ -65,9 +69,7 @@ class Results:
         process = reel.process_rows()
         if process:
             self._stats.profiling_window_duration_sec = (process[0]["end_ns"] - process[0]["start_ns"]) / 1e9
-        self._options = replace(
-            self._options, draws_arrows=_core.draws_backward_arrows(), keeps_values=_core.keeps_values()
-        )
+        self._options = replace(self._options, draws_arrows=_core.draws_backward_arrows())
 
     def show_only(self, categories: frozenset[str] | None) -> None:
         """Traces show these categories only, or all."""
@@ -170,6 +172,7 @@ class Results:
         """Write the last cycle as a Chrome trace; compressed if the path ends in .gz."""
         options = self._options
         reel = self.reel
+        modules = module_names(reel)
         shown = TraceOptions(
             categories=options.categories,
             steps=False,
@@ -178,7 +181,8 @@ class Results:
             values=options.keeps_values,
             moved=moved_steps(reel) if options.adjust_steps else None,
             python_name=python_name,
-            module_names=module_names(reel),
+            module_names=modules,
+            module_numbers={id: module_number(name) for id, name in modules.items()},
         )
         write_chrome(reel, Path(path), shown)
 

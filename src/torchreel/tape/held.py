@@ -66,10 +66,12 @@ class Held:
                     put = functools.partial(owner, key)
                     self.effects += effects_of(put, tensor, self._capture.find)
                     return
-        holders = [each for each in gc.get_referrers(tensor) if not isinstance(each, _PASSING) and not _is_inner(each)]
-        holder = next(iter(holders), None)
+        if self.refusal:  # one is enough, and each search goes through all that Python holds
+            return
+        referrers = (each for each in gc.get_referrers(tensor) if not isinstance(each, _PASSING))
+        holder = next((each for each in referrers if not _is_inner(each)), None)
         if holder is not None:
-            self.refusal = self.refusal or (
+            self.refusal = (
                 f"The function made a tensor of {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} and "
                 f"left it in a {type(holder).__name__}, where a replay would leave none: return it, or write it into a "
                 "tensor that is there before, and trace again."
@@ -82,7 +84,10 @@ def _is_inner(holder: Any) -> bool:
     for _ in range(3):
         if any((type(each).__module__ or "").startswith(_INNER) for each in level):
             return True
-        level = [up for each in level if isinstance(each, dict | list | tuple) for up in gc.get_referrers(each)]
+        containers = [each for each in level if isinstance(each, dict | list | tuple)]
+        if not containers:
+            return False
+        level = gc.get_referrers(*containers)
     return False
 
 
