@@ -159,7 +159,7 @@ SOME = (
 
 @pytest.mark.parametrize("name", SOME)
 def test_optimizers_are_recorded_alike(name: str) -> None:
-    """Lists of tensors, lists of numbers, and ops that return nothing. The others are programs of the hot set, below."""
+    """Lists of tensors, lists of numbers, and ops that return nothing. The other ones are in the hot set, below."""
     check(OPTIMIZERS[name], list)
 
 
