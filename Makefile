@@ -2,11 +2,10 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMPS := .stamps
-NATIVE := $(wildcard native/*.h native/*.cpp native/*.c native/tape/*.h native/tape/*.cpp \
-	native/graphs/*.h native/graphs/*.cpp)
+NATIVE := $(shell find native -name '*.h' -o -name '*.cpp' -o -name '*.c')
 # What writes the wrappers of the tape and the kernels of graphs.
-GENERATOR := $(addprefix src/torchreel/tape/,generator.py shards.py wrapper.py unboxed.py derivation.py hot_ops.txt) \
-	$(addprefix src/torchreel/graphs/,kernel_generator.py structured_kernel.py)
+GENERATOR := $(wildcard src/torchreel/tape/rules/*.py src/torchreel/tape/rules/*.txt \
+	src/torchreel/tape/codegen/*.py src/torchreel/graphs/codegen/*.py)
 PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 # A run that takes longer (in seconds) says where it stands, and ends: see tests/limits.py.
 LIMIT := PYTHONHASHSEED=0 timeout --signal=XCPU --kill-after=60

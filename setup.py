@@ -11,97 +11,44 @@ from setuptools import Extension, setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension, get_cxx_compiler, include_paths
 
 FLAGS = ["-O3", "-g1", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
-CXX = [*FLAGS, "-std=c++20"]
+# Headers of ours are named by their path in native/. Not by -I: then <memory> and <torch/...> could be ours, too.
+QUOTED = ["-iquote", str(Path("native").resolve()), "-iquote", str(Path("src/torchreel/include").resolve())]
+CXX = [*FLAGS, *QUOTED, "-std=c++20"]
 TORCH_INCLUDES = include_paths()
 WRAPPERS = Path("build", "wrappers")
 KERNELS = Path("build", "kernels")
 PRECOMPILED = Path("build", "precompiled")
-CORE = [
-    "allocator.cpp",
-    "annotations.cpp",
-    "backend_reports.cpp",
-    "counters.cpp",
-    "frames.cpp",
-    "heap.cpp",
-    "history.cpp",
-    "holders.cpp",
-    "inputs.cpp",
-    "lite.cpp",
-    "memory_module.cpp",
-    "models.cpp",
-    "module.cpp",
-    "names.cpp",
-    "op_context.cpp",
-    "pickle_writer.cpp",
-    "private_pools.cpp",
-    "profiler_state.cpp",
-    "python_calls.cpp",
-    "recorder.cpp",
-    "recording.cpp",
-    "script.cpp",
-    "snapshot.cpp",
-    "spool.cpp",
-    "stream.cpp",
-    "tally.cpp",
-    "termination.cpp",
-]
-DECODE = [
-    "arrow.cpp",
-    "decode.cpp",
-    "decode_module.cpp",
-    "decode_state.cpp",
-    "decode_tables.cpp",
-    "definitions.cpp",
-    "inputs_text.cpp",
-    "pickle.cpp",
-    "script_modules.cpp",
-    "stack_table.cpp",
-]
-ALLOCATOR = [
-    "allocator_module.cpp",
-    "correction.cpp",
-    "expandable.cpp",
-    "gpu.cpp",
-    "memory_stats.cpp",
-    "program.cpp",
-    "recorded_checkpoint.cpp",
-    "recorded_gpu.cpp",
-    "recorded_lessons.cpp",
-    "recorded_run.cpp",
-    "release.cpp",
-    "simulator.cpp",
-    "start_state.cpp",
-]
-TAPE = [
-    "tape/capture.cpp",
-    "tape/collectives.cpp",
-    "tape/composites.cpp",
-    "tape/decode.cpp",
-    "tape/digest.cpp",
-    "tape/escapes.cpp",
-    "tape/fallback.cpp",
-    "tape/frames.cpp",
-    "tape/module.cpp",
-    "tape/ops.cpp",
-    "tape/plan.cpp",
-    "tape/slots.cpp",
-    "tape/steps.cpp",
-    "tape/where.cpp",
-]
 
 
-def sources(names: list[str]) -> list[str]:
-    return [str(Path("native", name)) for name in names]
+def sources(*names: str) -> list[str]:
+    """Whole folders of native/, and single files of those that extensions share: base, cpython, torch, edge."""
+    found: list[Path] = []
+    for path in (Path("native", name) for name in names):
+        found += [path] if path.suffix else sorted(path.rglob("*.cpp"))
+    return [str(path) for path in found]
 
 
-def generate(extension: Extension, generator: str, folder: Path, room: str) -> None:
+CORE = sources(
+    "record",
+    "memory",
+    "cpython/frames.cpp",
+    "edge/lite.cpp",
+    "torch/profiler_state.cpp",
+    "torch/script_stack.cpp",
+)
+DECODE = sources("decode")
+SIMULATOR = sources("simulator")
+TAPE = sources("tape")
+GRAPHS = sources("graphs", "cpython/dict_version.cpp", "torch/anatomy.cpp", "torch/tensor_state.cpp")
+
+
+def generate(extension: Extension, generator: str, folder: Path) -> None:
     """What is generated is written where only the build looks, and anew only where it changes."""
     environment = {**os.environ, "PYTHONPATH": "src"}
     environment.pop("TORCHREEL_ALLOCATOR", None)  # it would ask for an extension that is not built yet
     if subprocess.run([sys.executable, "-m", generator, str(folder)], env=environment).returncode != 0:
         raise SystemExit(f"The sources that {generator} writes could not be generated: see above.")
     extension.sources += sorted(str(path) for path in folder.glob("*.cpp"))
-    extension.include_dirs.append(str(Path("native", room).resolve()))
 
 
 def precompile(extension: Extension, compiler: list[str]) -> None:
@@ -113,7 +60,7 @@ def precompile(extension: Extension, compiler: list[str]) -> None:
     # What is in it is not asked for its time again, so another torch is another path.
     header = PRECOMPILED / torch.__version__ / extension.name / "precompiled.h"
     compiled = header.with_suffix(".h.gch")
-    text = f"// {' '.join(command)}\n" + Path("native", "precompiled.h").read_text()
+    text = f"// {' '.join(command)}\n" + Path("native", "torch", "precompiled.h").read_text()
     header.parent.mkdir(parents=True, exist_ok=True)
     if not compiled.exists() or header.read_text() != text:
         compiled.unlink(missing_ok=True)
@@ -127,13 +74,20 @@ def precompile(extension: Extension, compiler: list[str]) -> None:
 
 class Build(BuildExtension):
     def build_extensions(self) -> None:
-        check = ["cc", "-fsyntax-only", "-I", sysconfig.get_path("include"), "native/interpreter_check.c"]
+        check = [
+            "cc",
+            "-fsyntax-only",
+            *QUOTED,
+            "-I",
+            sysconfig.get_path("include"),
+            "native/cpython/interpreter_check.c",
+        ]
         subprocess.run(check, check=True)
         for extension in self.extensions:
             if extension.name == "torchreel._tape":
-                generate(extension, "torchreel.tape.generator", WRAPPERS, "tape")
+                generate(extension, "torchreel.tape.codegen.generator", WRAPPERS)
             elif extension.name == "torchreel._graphs":
-                generate(extension, "torchreel.graphs.kernel_generator", KERNELS, "graphs")
+                generate(extension, "torchreel.graphs.codegen.kernel_generator", KERNELS)
         super().build_extensions()
 
     def build_extension(self, extension: Extension) -> None:
@@ -148,20 +102,20 @@ HEADERS = [str(path) for path in Path("native").rglob("*.h")]
 EXTENSIONS = [
     CppExtension(
         "torchreel._core",
-        sources(CORE),
+        CORE,
         extra_compile_args={"cxx": CXX},
         depends=HEADERS,
     ),
     CppExtension(
         "torchreel._tape",
-        sources(TAPE),
+        TAPE,
         # Hundreds of wrappers: a build is to take minutes, and what they call is in torch.
         extra_compile_args={"cxx": [*CXX, "-O2", "-g0"]},
         depends=HEADERS,
     ),
     CppExtension(
         "torchreel._graphs",
-        sorted(str(path) for path in Path("native", "graphs").glob("*.cpp")),
+        GRAPHS,
         # Torch's table of kernels has a place for each of these, and its headers must be told so.
         define_macros=[("HAVE_AVX2_CPU_DEFINITION", None), ("HAVE_AVX512_CPU_DEFINITION", None)],
         extra_compile_args={"cxx": [*CXX, "-O2", "-g0"]},
@@ -170,19 +124,19 @@ EXTENSIONS = [
     *(
         Extension(
             name,
-            sources(files),
+            files,
             # pybind11 is headers only, and torch carries a copy.
             include_dirs=TORCH_INCLUDES,
             extra_compile_args={"cxx": CXX},
             depends=HEADERS,
             language="c++",
         )
-        for name, files in (("torchreel._decode", DECODE), ("torchreel._allocator", ALLOCATOR))
+        for name, files in (("torchreel._decode", DECODE), ("torchreel._simulator", SIMULATOR))
     ),
-    # No module of Python's, but a library: see native/edge_entry.cpp.
+    # No module of Python's, but a library: see native/edge/entry.cpp.
     Extension(
         "torchreel._edge_entry",
-        ["native/edge_entry.cpp"],
+        ["native/edge/entry.cpp"],
         extra_compile_args={"cxx": CXX},
         extra_link_args=["-Wl,--as-needed"],
         depends=HEADERS,

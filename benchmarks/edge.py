@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.edge.zoo import ZOO, save_lite
+from tests.edge.formats.zoo import ZOO, save_lite
 from torch.jit.mobile import _load_for_lite_interpreter
 from torch.profiler import ProfilerActivity, profile
 

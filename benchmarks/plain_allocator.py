@@ -1,4 +1,4 @@
-"""The CUDA caching allocator in plain Python: the same rules as native/simulator.cpp, written for being read.
+"""The CUDA caching allocator in plain Python: the same rules as native/simulator/simulator.cpp, written for being read.
 
 It is what the native one is held against: its answers by the tests, its speed by the benchmark.
 """

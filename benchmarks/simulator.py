@@ -9,10 +9,10 @@ from collections.abc import Callable
 from benchmarks.plain_allocator import Event, PlainAllocator
 from benchmarks.result import Goal, Result, Spread
 from torchreel.allocator import simulate
-from torchreel.allocator.actions import ALLOC, FREE
-from torchreel.allocator.conf import Conf
-from torchreel.allocator.program import Columns, Program, Programs
-from torchreel.allocator.rules import native_rules
+from torchreel.simulator.actions import ALLOC, FREE
+from torchreel.simulator.conf import Conf
+from torchreel.simulator.program import Columns, Program, Programs
+from torchreel.simulator.rules import native_rules
 
 EVENTS = 1_000_000
 PLAIN_EVENTS = 100_000  # plain Python takes ten times as long for these as the simulator for all

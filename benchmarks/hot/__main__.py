@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.hot import layers, methods, networks, optimizers, pretrained
 from benchmarks.hot.training import Named, Program
-from torchreel.tape.hot_ops import FILE, header
+from torchreel.tape.rules.hot_ops import FILE, header
 
 LEAST_PROGRAMS = 2  # what one program alone uses is not worth the time to compile it
 

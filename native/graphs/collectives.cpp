@@ -1,1 +1,1 @@
-#include "../tape/collectives.cpp"
+#include "tape/collectives.cpp"

@@ -1,1 +1,1 @@
-#include "../tape/ops.cpp"
+#include "tape/ops.cpp"

@@ -1,1 +1,1 @@
-#include "../tape/steps.cpp"
+#include "tape/steps.cpp"

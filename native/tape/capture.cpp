@@ -1,4 +1,4 @@
-#include "capture.h"
+#include "tape/capture.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/SequenceNumber.h>
@@ -10,8 +10,8 @@
 
 #include <cstring>
 
-#include "../clock.h"
-#include "where.h"
+#include "base/clock.h"
+#include "tape/where.h"
 
 namespace torchreel::tape {
 

@@ -19,12 +19,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include "../clock.h"
-#include "arena.h"
-#include "digest.h"
-#include "ops.h"
-#include "slots.h"
-#include "words.h"
+#include "base/clock.h"
+#include "tape/arena.h"
+#include "tape/digest.h"
+#include "tape/ops.h"
+#include "tape/slots.h"
+#include "tape/words.h"
 
 namespace torchreel::tape {
 

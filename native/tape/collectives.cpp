@@ -1,4 +1,4 @@
-#include "collectives.h"
+#include "tape/collectives.h"
 
 #include <Python.h>
 #include <pybind11/pybind11.h>

@@ -1,4 +1,4 @@
-#include "composites.h"
+#include "tape/composites.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "capture.h"
+#include "tape/capture.h"
 
 namespace torchreel::tape {
 

@@ -1,13 +1,13 @@
-#include "decode.h"
+#include "tape/decode.h"
 
 #include <pybind11/stl.h>
 
 #include <cstring>
 #include <unordered_map>
 
-#include "../clock.h"
-#include "enums.h"
-#include "where.h"
+#include "base/clock.h"
+#include "tape/enums.h"
+#include "tape/where.h"
 
 namespace py = pybind11;
 

@@ -1,4 +1,4 @@
-#include "digest.h"
+#include "tape/digest.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/core/LegacyTypeDispatch.h>

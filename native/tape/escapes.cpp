@@ -1,10 +1,10 @@
-#include "escapes.h"
+#include "tape/escapes.h"
 
 #include <Python.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "capture.h"
+#include "tape/capture.h"
 
 namespace torchreel::tape {
 

@@ -1,13 +1,13 @@
-#include "fallback.h"
+#include "tape/fallback.h"
 
 #include <ATen/core/Generator.h>
 #include <torch/library.h>
 
 #include <memory>
 
-#include "capture.h"
-#include "composites.h"
-#include "wrappers.h"
+#include "tape/capture.h"
+#include "tape/composites.h"
+#include "tape/wrappers.h"
 
 namespace torchreel::tape {
 

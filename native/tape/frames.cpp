@@ -1,2 +1,2 @@
 // The walk of Python frames, compiled for this extension as well.
-#include "../frames.cpp"
+#include "cpython/frames.cpp"

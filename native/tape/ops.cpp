@@ -1,4 +1,4 @@
-#include "ops.h"
+#include "tape/ops.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "collectives.h"
+#include "tape/collectives.h"
 
 namespace torchreel::tape {
 

@@ -1,4 +1,4 @@
-#include "plan.h"
+#include "tape/plan.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -7,10 +7,10 @@
 
 #include <sstream>
 
-#include "collectives.h"
-#include "enums.h"
-#include "numbers.h"
-#include "slots.h"
+#include "tape/collectives.h"
+#include "tape/enums.h"
+#include "tape/numbers.h"
+#include "tape/slots.h"
 
 namespace torchreel::tape {
 

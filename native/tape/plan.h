@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "digest.h"
-#include "formula.h"
-#include "ops.h"
+#include "tape/digest.h"
+#include "tape/formula.h"
+#include "tape/ops.h"
 
 namespace torchreel::tape {
 

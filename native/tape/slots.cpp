@@ -1,4 +1,4 @@
-#include "slots.h"
+#include "tape/slots.h"
 
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "arena.h"
+#include "tape/arena.h"
 
 namespace torchreel::tape {
 

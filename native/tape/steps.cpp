@@ -1,10 +1,10 @@
-#include "steps.h"
+#include "tape/steps.h"
 
 #include <ATen/EmptyTensor.h>
 #include <pybind11/stl.h>
 
-#include "enums.h"
-#include "slots.h"
+#include "tape/enums.h"
+#include "tape/slots.h"
 
 namespace py = pybind11;
 

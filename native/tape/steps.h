@@ -3,8 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
-#include "kept.h"
-#include "plan.h"
+#include "tape/kept.h"
+#include "tape/plan.h"
 
 namespace torchreel::tape {
 

@@ -1,9 +1,9 @@
-#include "where.h"
+#include "tape/where.h"
 
 #include <memory>
 #include <mutex>
 
-#include "../frames.h"
+#include "cpython/frames.h"
 
 namespace torchreel::tape {
 

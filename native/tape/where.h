@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../interpreter.h"
+#include "cpython/interpreter.h"
 
 namespace torchreel::tape {
 

@@ -1,5 +1,5 @@
-// The generated wrappers of the ops that real models use: `python -m torchreel.tape.generator` writes them at build
-// time.
+// The generated wrappers of the ops that real models use: `python -m torchreel.tape.codegen.generator` writes them at
+// build time.
 #pragma once
 
 #include <torch/library.h>

@@ -14,7 +14,7 @@ from torchreel._version import __version__
 
 if TYPE_CHECKING:
     from torchreel import allocator, graphs, memory, tape
-    from torchreel.analyze.averages import averages
+    from torchreel.analyze.time.averages import averages
     from torchreel.edge import EdgeProfiler, current_edge_profiler
     from torchreel.graphs import graphed, mark_step_begin
     from torchreel.record import (
@@ -65,7 +65,7 @@ _ROOMS = {
     "Reel": "reel",
     "load": "reel",
     "averages": "analyze",
-    "graphed": "graphs.entry",
+    "graphed": "graphs.call.entry",
     "mark_step_begin": "graphs.steps",
     "RecordOptions": "record",
     "Recorder": "record",
@@ -77,8 +77,8 @@ _ROOMS = {
     "step": "record",
     "Tape": "tape",
     "load_tape": "tape",
-    "trace": "tape.trace",
-    "tracing": "tape.trace",
+    "trace": "tape.capture.trace",
+    "tracing": "tape.capture.trace",
 }
 
 

@@ -136,7 +136,7 @@ def start_history(
     forwards: bool,
     clear: bool,
 ) -> None:
-    """Begin or change the history of CPU memory; `context` and the bits of `skipped` as in native/history.h."""
+    """Begin or change the history of CPU memory; `context` and the bits of `skipped` as in native/memory/history.h."""
 
 def stop_history() -> None:
     """End it, and forget all of it."""

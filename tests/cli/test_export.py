@@ -10,9 +10,9 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.program.small import small_program
 from torchreel.cli.export import TARGETS
-from torchreel.cli.units import bytes_text
+from torchreel.cli.terminal.units import bytes_text
 from torchreel.export import FORMATS, TAPE_FORMATS
-from torchreel.program.file import write_tape
+from torchreel.program.file.file import write_tape
 
 Torchreel = Callable[..., Outcome]
 

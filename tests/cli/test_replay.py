@@ -11,8 +11,8 @@ import torch
 
 from tests.cli.conftest import Outcome
 from tests.tape.steps import inputs, training_step
-from torchreel.program.file import read_tape, write_tape
-from torchreel.tape.trace import trace
+from torchreel.program.file.file import read_tape, write_tape
+from torchreel.tape.capture.trace import trace
 
 Torchreel = Callable[..., Outcome]
 

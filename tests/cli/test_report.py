@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.cli.conftest import Outcome
 from tests.synthetic import Process, call, write_reel
-from torchreel.analyze.averages import GROUPS, KINDS, SORTS
+from torchreel.analyze.time.averages import GROUPS, KINDS, SORTS
 from torchreel.cli import report
-from torchreel.cli.table import WIDTH_OF_A_FILE
+from torchreel.cli.terminal.table import WIDTH_OF_A_FILE
 
 Torchreel = Callable[..., Outcome]
 

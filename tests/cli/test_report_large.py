@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analyze.large import write_large_reel
+from tests.analyze.time.large import write_large_reel
 
 OPS = 10_000_000
 BYTES = 2 << 30

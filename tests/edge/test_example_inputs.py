@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchreel.edge.adapter import InputSpec
 from torchreel.edge.example_inputs import check_count, declared_inputs, given_inputs, tensor_words
+from torchreel.edge.formats.adapter import InputSpec
 from torchreel.errors import EdgeError, OptionError
 
 MODEL = Path("model.onnx")

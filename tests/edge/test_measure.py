@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.edge.zoo import ZOO, save_exported, save_lite, save_script
-from torchreel.edge.adapter import Deployed
+from tests.edge.formats.zoo import ZOO, save_exported, save_lite, save_script
 from torchreel.edge.by_turns import by_turns, largest_difference, load_both
+from torchreel.edge.formats.adapter import Deployed
 from torchreel.edge.measure import MeasureOptions, Model, load_model, measure, warm_up
 from torchreel.errors import EdgeError, OptionError
 

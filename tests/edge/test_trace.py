@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.edge.formats.zoo import ZOO, save_lite
 from tests.edge.nets import Calling, Net, batch
-from tests.edge.zoo import ZOO, save_lite
 from torchreel import EdgeProfiler, current_edge_profiler
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

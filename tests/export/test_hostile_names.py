@@ -15,7 +15,7 @@ import pytest
 from tests.export.reels import ProcessBuilder, build
 from tests.program.small import small_program
 from torchreel.cli.main import main
-from torchreel.cli.table import printable
+from torchreel.cli.terminal.table import printable
 from torchreel.export import FORMATS, export
 from torchreel.reel import Reel
 

@@ -20,7 +20,7 @@ from tests.program.small import small_program
 from torchreel.cli.main import main
 from torchreel.errors import OptionError, TorchreelError
 from torchreel.export import FORMATS, export
-from torchreel.program.file import write_tape
+from torchreel.program.file.file import write_tape
 from torchreel.reel import Reel
 
 BYTES = ("perfetto", "snapshot")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from torchreel.graphs.entry import Graphed
+from torchreel.graphs.call.entry import Graphed
 
 DOCS = Path(__file__).parents[2] / "docs"
 PROGRAMS = [

@@ -13,7 +13,7 @@ import torch
 import torchreel
 from tests.record.rows import rows
 from torchreel.errors import OptionError
-from torchreel.program.file import read_tape, write_tape
+from torchreel.program.file.file import read_tape, write_tape
 from torchreel.program.validate import check
 from torchreel.record.tape_ops import write_tape_ops
 

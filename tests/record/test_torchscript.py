@@ -184,7 +184,7 @@ def test_work_of_torch_jit_fork_has_its_frames(tmp_path: Path) -> None:
 
 FROZEN = """
 import gc, torch, torchreel, torchreel.profiler
-from tests.record.test_profiler_torchscript import Small
+from tests.profiler.test_torchscript import Small
 
 def profile(model):
     with torchreel.profiler.profile(with_modules=True, with_stack=True) as prof:

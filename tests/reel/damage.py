@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from torchreel import allocator
 from torchreel.analyze import averages, summary
-from torchreel.analyze.memory_report import memory_reports
+from torchreel.analyze.memory.report import memory_reports
 from torchreel.errors import OptionError, TorchreelError
 from torchreel.export import FORMATS, export
 from torchreel.reel import TABLES, Reel, load

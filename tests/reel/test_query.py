@@ -314,7 +314,8 @@ def test_an_export_opens_the_files_of_a_process_a_fixed_number_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is done for one process does not grow with how many there are."""
-    from torchreel.export import export, timeline
+    from torchreel.export import export
+    from torchreel.export.timeline import timeline
 
     narrowed: list[int] = []
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchreel.cli.formats import write_json
-from torchreel.cli.units import count_text, time_text
+from torchreel.cli.terminal.formats import write_json
+from torchreel.cli.terminal.units import count_text, time_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from torchreel.graphs.measure import Measurement, Way
+    from torchreel.graphs.bench.measure import Measurement, Way
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _ROWS = 15
@@ -64,8 +64,8 @@ def command(target: str, form: str, limit: int, **options: Any) -> int:
 def _measure(
     target: str, inputs: str | None, shapes: tuple[str, ...], no_compile: bool, mode: str, **rest: Any
 ) -> Measurement:
-    from torchreel.graphs.measure import MeasureOptions, measure
-    from torchreel.graphs.measure_target import load_target
+    from torchreel.graphs.bench.measure import MeasureOptions, measure
+    from torchreel.graphs.bench.target import load_target
 
     options = MeasureOptions(compile=not no_compile, mode=mode, **rest)
     return measure(load_target(target, inputs, shapes), options, _say)
@@ -91,8 +91,8 @@ def as_dict(measurement: Measurement) -> dict[str, Any]:
 
 
 def _print(measurement: Measurement, limit: int) -> None:
-    from torchreel.cli.sentences import say
-    from torchreel.cli.table import console
+    from torchreel.cli.terminal.sentences import say
+    from torchreel.cli.terminal.table import console
 
     out = console()
     out.print(f"{measurement.target}, {count_text(measurement.threads, 'thread')}", soft_wrap=True)
@@ -114,7 +114,7 @@ def _print(measurement: Measurement, limit: int) -> None:
 
 
 def _print_ways(measurement: Measurement, out: Console) -> None:
-    from torchreel.cli.table import Column, draw
+    from torchreel.cli.terminal.table import Column, draw
 
     eager = measurement.ways[0]
     ways = [way for way in measurement.ways if not way.failed]
@@ -135,7 +135,7 @@ def _pays(way: Way, eager: Way) -> str:
 
 
 def _print_shares(measurement: Measurement, limit: int, out: Console) -> None:
-    from torchreel.cli.table import Column, draw
+    from torchreel.cli.terminal.table import Column, draw
 
     graphed = next(way for way in measurement.ways if way.name == "graphed")
     ops = sum(share.ns for share in measurement.shares)

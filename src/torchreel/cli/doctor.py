@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from torchreel.cli.formats import write_json
-from torchreel.cli.units import bytes_text
+from torchreel.cli.terminal.formats import write_json
+from torchreel.cli.terminal.units import bytes_text
 
 _PYTHON = (3, 11)
 _LITTLE_DISK = 1 << 30
@@ -58,7 +58,7 @@ def command(form: str) -> int:
 def _print(findings: list[Finding], can_record: bool) -> None:
     from rich.text import Text
 
-    from torchreel.cli.table import console
+    from torchreel.cli.terminal.table import console
 
     out = console()
     width = max(len(finding.name) for finding in findings)

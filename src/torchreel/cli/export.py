@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from torchreel.cli.sources import is_standard_output, open_reel, skip_damaged_option
-from torchreel.cli.units import bytes_text
+from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import OptionError
 
 # Each format, how its files end, and what opens them.
@@ -57,7 +57,7 @@ def command(reel: str, target: str, output: Path | None, force: bool, skip_damag
         step.et.json, the ops of a tape as torch.profiler.ExecutionTraceObserver writes them
     """
     from torchreel.export import TAPE_FORMATS, export
-    from torchreel.program.file import read_tape
+    from torchreel.program.file.file import read_tape
 
     is_tape = target in TAPE_FORMATS and not Path(reel).is_dir()
     opened = read_tape(Path(reel)).program if is_tape else open_reel(reel, skip_damaged)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from torchreel._version import __version__
-from torchreel.cli.interrupt import INTERRUPTED
+from torchreel.cli.terminal.interrupt import INTERRUPTED
 from torchreel.errors import TorchreelError
 
 # Each command and its module, which is imported when the command is asked for: keep heavy imports out of their tops.
@@ -20,13 +20,13 @@ COMMANDS = {
     "record": "torchreel.cli.record",
     "report": "torchreel.cli.report",
     "sql": "torchreel.cli.sql",
-    "memory": "torchreel.cli.memory",
-    "simulate": "torchreel.cli.simulate",
+    "memory": "torchreel.cli.memory.command",
+    "simulate": "torchreel.cli.simulate.command",
     "import": "torchreel.cli.import_",
     "export": "torchreel.cli.export",
     "replay": "torchreel.cli.replay",
     "bench-graphs": "torchreel.cli.bench_graphs",
-    "edge": "torchreel.cli.edge",
+    "edge": "torchreel.cli.edge.command",
     "doctor": "torchreel.cli.doctor",
 }
 
@@ -100,7 +100,7 @@ def _failure(error: Exception) -> int:
             f"torchreel has a fault ({type(error).__name__}: {error}; in {Path(last.filename).name} "
             f"line {last.lineno}): please report it with what TORCHREEL_TRACEBACK=1 prints."
         )
-    from torchreel.cli.table import printable
+    from torchreel.cli.terminal.table import printable
 
     sentence = printable(sentence)
     click.echo(f"{click.style('Error:', fg='red') if sys.stderr.isatty() else 'Error:'} {sentence}", err=True)

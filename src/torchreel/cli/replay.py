@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from torchreel.cli.units import bytes_text, count_text, time_text
+from torchreel.cli.terminal.units import bytes_text, count_text, time_text
 from torchreel.errors import ReplayError
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def command(tape: Path, checked: bool, repeat: int) -> int:
 
 def _load(path: Path) -> Tape:
     """The tape; what loading has to say goes to standard error, a sentence a line."""
-    from torchreel.program.file import read_tape
+    from torchreel.program.file.file import read_tape
 
     file = read_tape(path)  # what is wrong is told at once: importing torch takes seconds
     if file.data is None and not file.complete:
         raise ReplayError(
             f"{path} was saved without its data, so there is nothing to replay it on: save it with tape.save(path)."
         )
-    from torchreel.tape.load import load_tape
+    from torchreel.tape.replay.load import load_tape
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -61,7 +61,7 @@ def _load(path: Path) -> Tape:
 
 
 def _describe(path: Path, tape: Tape) -> None:
-    from torchreel.program.peak import peak_bytes
+    from torchreel.program.query.peak import peak_bytes
 
     program = tape.program
     made = program.provenance
@@ -90,7 +90,7 @@ def _time(path: Path, tape: Tape, repeat: int) -> int:
 
 
 def _check(tape: Tape, repeat: int) -> int:
-    from torchreel.tape.check import check
+    from torchreel.tape.replay.check import check
 
     for number in range(1, repeat + 1):
         result = check(tape)

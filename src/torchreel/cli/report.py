@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchreel.cli.choices import several
-from torchreel.cli.formats import FORMATS, write_csv, write_json, write_markdown
-from torchreel.cli.interrupt import interruptible
 from torchreel.cli.sources import open_reel, skip_damaged_option
-from torchreel.cli.units import bytes_text, count_text, flops_unit, time_text
+from torchreel.cli.terminal.choices import several
+from torchreel.cli.terminal.formats import FORMATS, write_csv, write_json, write_markdown
+from torchreel.cli.terminal.interrupt import interruptible
+from torchreel.cli.terminal.units import bytes_text, count_text, flops_unit, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from torchreel.analyze import Summary
-    from torchreel.cli.table import Column
+    from torchreel.cli.terminal.table import Column
 
 BY = ("name", "inputs", "module", "stack", "thread", "step", "kind", "overload", "process")
 SORT = ("self", "total", "count", "memory", "flops", "average")
@@ -106,7 +106,7 @@ def _groups(by: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _print_table(rows: pa.Table, all_rows: int, groups: tuple[str, ...], head: Summary) -> None:
-    from torchreel.cli.table import console, draw, one_line
+    from torchreel.cli.terminal.table import console, draw, one_line
 
     out = console()
     for sentence in sentences(head):
@@ -173,13 +173,13 @@ def _columns(rows: pa.Table, groups: tuple[str, ...], head: Summary) -> list[Col
 
 
 def _number(header: str, cells: list[str]) -> Column:
-    from torchreel.cli.table import Column
+    from torchreel.cli.terminal.table import Column
 
     return Column(header, cells, number=True)
 
 
 def _text(group: str, values: list[Any]) -> Column:
-    from torchreel.cli.table import Column, one_line
+    from torchreel.cli.terminal.table import Column, one_line
 
     # The frames of a stack are lines; a line's end in any other name would look like a row of its own.
     shown = str if group == "stack" else one_line

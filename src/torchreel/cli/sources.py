@@ -28,7 +28,7 @@ def open_reel(path: str | Path, skip_damaged: bool) -> Reel:
 
 def say_left_out(reel: Reel) -> None:
     """On the standard error, a line for each process that was left out."""
-    from torchreel.cli.table import printable
+    from torchreel.cli.terminal.table import printable
 
     for sentence in reel.left_out:
         click.echo(printable(sentence), err=True)

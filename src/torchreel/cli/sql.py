@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchreel.cli.formats import FORMATS, plain, write_csv, write_json, write_markdown
-from torchreel.cli.interrupt import interruptible
 from torchreel.cli.sources import open_reel, skip_damaged_option
+from torchreel.cli.terminal.formats import FORMATS, plain, write_csv, write_json, write_markdown
+from torchreel.cli.terminal.interrupt import interruptible
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from torchreel.cli.table import Column
+    from torchreel.cli.terminal.table import Column
     from torchreel.reel import Reel
 
 
@@ -52,7 +52,7 @@ def command(reel: str, query: str | None, form: str, skip_damaged: bool) -> None
 
 
 def _list_tables(reel: Reel, form: str) -> None:
-    from torchreel.cli.table import Column
+    from torchreel.cli.terminal.table import Column
     from torchreel.reel.tables import TABLES
 
     counted = reel.sql(f"SELECT {', '.join(f'(SELECT count(*) FROM {name}) AS {name}' for name in TABLES)}")
@@ -78,7 +78,7 @@ def _list_tables(reel: Reel, form: str) -> None:
 
 
 def _print_rows(table: pa.Table, form: str) -> None:
-    from torchreel.cli.table import Column
+    from torchreel.cli.terminal.table import Column
 
     names = _distinct(table.column_names)
     values = [[plain(value) for value in column.to_pylist()] for column in table.columns]
@@ -97,7 +97,7 @@ def _print_rows(table: pa.Table, form: str) -> None:
 
 
 def _draw(columns: list[Column], form: str) -> None:
-    from torchreel.cli.table import console, draw
+    from torchreel.cli.terminal.table import console, draw
 
     if form == "markdown":
         write_markdown(columns)

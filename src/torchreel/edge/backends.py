@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchreel.edge.adapter import BackendEvent, Place, TensorType
 from torchreel.edge.alignment import Span, inside, offsets
+from torchreel.edge.formats.adapter import BackendEvent, Place, TensorType
 from torchreel.edge.places import PlaceTables
 from torchreel.edge.surroundings import Surroundings
 

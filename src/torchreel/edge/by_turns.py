@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchreel.edge.adapter import Deployed
 from torchreel.edge.example_inputs import check_count, declared_inputs, given_inputs
+from torchreel.edge.formats.adapter import Deployed
 from torchreel.edge.measure import MeasureOptions, Model, load_quietly, quiet, with_threads
 from torchreel.errors import EdgeError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from torchreel.edge.adapter import InputSpec
+from torchreel.edge.formats.adapter import InputSpec
 from torchreel.errors import EdgeError, OptionError, first_line
 
 _SIZES = re.compile(r"(?:\d{1,12}(?:x\d{1,12})*)?")

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from torchreel.edge.adapter import Deployed
 from torchreel.edge.example_inputs import check_count, declared_inputs, given_inputs, tensor_words
-from torchreel.edge.formats import load
+from torchreel.edge.formats.adapter import Deployed
+from torchreel.edge.formats.formats import load
 from torchreel.edge.profiler import EdgeProfiler
 from torchreel.errors import EdgeError
 from torchreel.reel import Reel

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from torchreel.edge.adapter import Adapter, Frame, Place
+from torchreel.edge.formats.adapter import Adapter, Frame, Place
 from torchreel.reel.tables import FRAMES, MODULES, STACKS
 
 Tables = dict[str, pa.Table]

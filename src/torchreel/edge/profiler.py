@@ -17,11 +17,12 @@ from types import TracebackType
 from typing import Any
 
 from torchreel import _core
-from torchreel.edge import eager, session
-from torchreel.edge.adapter import Undo
+from torchreel.edge import session
 from torchreel.edge.backends import Reported, ReportedMemory
 from torchreel.edge.entry import open_entry
-from torchreel.edge.formats import adapter_for
+from torchreel.edge.formats import eager
+from torchreel.edge.formats.adapter import Undo
+from torchreel.edge.formats.formats import adapter_for
 from torchreel.edge.reported import address, check_numbers, check_texts, device_name, nanoseconds
 from torchreel.edge.result import Wanted, make_reel
 from torchreel.errors import EdgeError, OptionError, TorchreelError

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel._version import __version__
-from torchreel.edge.adapter import Adapter, Place
 from torchreel.edge.backends import BackendRows, Reported, ReportedMemory
+from torchreel.edge.formats.adapter import Adapter, Place
 from torchreel.edge.places import PlaceTables, set_places
 from torchreel.record import process
 from torchreel.record.flops import FlopCounter

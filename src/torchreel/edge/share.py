@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from torchreel.edge.dissolve import without_modules
 
-# The mark after which a thread of torch's works for a model: as native/layout.h has it.
+# The mark after which a thread of torch's works for a model: as native/base/spool_format.h has it.
 _MODEL_MARK = "torchreel::model "
 # The mark before which nothing is a model's: another profiler of the same module may have begun earlier.
 BEGIN_MARK = "torchreel::begin "

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from torchreel.errors import OptionError
-from torchreel.export import chrome, execution_trace, perfetto, snapshot, speedscope, stacks
-from torchreel.export.chrome import TraceOptions
-from torchreel.export.chrome import write_trace as write_chrome
+from torchreel.export import speedscope, stacks
+from torchreel.export.chrome import chrome
+from torchreel.export.chrome.chrome import TraceOptions
+from torchreel.export.chrome.chrome import write_trace as write_chrome
+from torchreel.export.execution_trace import execution_trace
 from torchreel.export.output import Progress, Target, target_of
+from torchreel.export.perfetto import perfetto
+from torchreel.export.snapshot import snapshot
 from torchreel.export.stacks import write_stacks
 from torchreel.program import Program
 from torchreel.reel import Reel

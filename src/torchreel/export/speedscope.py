@@ -7,8 +7,8 @@ from typing import BinaryIO
 from torchreel._version import __version__
 from torchreel.export.output import Progress, Target, writing
 from torchreel.export.texts import quoted
-from torchreel.export.timeline import Timeline
-from torchreel.export.tracks import Track
+from torchreel.export.timeline.timeline import Timeline
+from torchreel.export.timeline.tracks import Track
 from torchreel.reel import Reel
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"

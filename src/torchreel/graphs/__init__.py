@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchreel.graphs.entry import Graphed, graphed
-    from torchreel.graphs.lowering import wait
+    from torchreel.graphs.call.entry import Graphed, graphed
+    from torchreel.graphs.inductor.lowering import wait
     from torchreel.graphs.options import GraphOptions
     from torchreel.graphs.resetting import pool_bytes, reset
     from torchreel.graphs.skips import Skip
@@ -32,15 +32,15 @@ __all__ = [
 
 _FILES = {
     "GraphOptions": "options",
-    "Graphed": "entry",
+    "Graphed": "call.entry",
     "Skip": "skips",
     "Status": "tree",
-    "graphed": "entry",
+    "graphed": "call.entry",
     "mark_step_begin": "steps",
     "pool_bytes": "resetting",
     "reset": "resetting",
     "status": "tree",
-    "wait": "lowering",
+    "wait": "inductor.lowering",
 }
 
 

@@ -11,7 +11,7 @@ import torch
 from torchreel import _tape
 
 if TYPE_CHECKING:
-    from torchreel.graphs.entry import Graphed
+    from torchreel.graphs.call.entry import Graphed
 
 _alive: weakref.WeakSet[Graphed] = weakref.WeakSet()
 

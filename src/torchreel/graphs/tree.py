@@ -8,7 +8,7 @@ from typing import Any
 
 from torchreel import _graphs
 from torchreel.errors import OptionError
-from torchreel.graphs.entry import Graphed
+from torchreel.graphs.call.entry import Graphed
 from torchreel.graphs.skips import Skip
 
 _MIB = 1024 * 1024
@@ -105,7 +105,7 @@ def status(graphed: Any) -> Status:
     """
     if isinstance(graphed, Graphed):
         return _status(graphed.name, [graphed], [])
-    from torchreel.graphs.compiled import name_of, parts_of, remarks_of
+    from torchreel.graphs.compile.compiled import name_of, parts_of, remarks_of
 
     parts = parts_of(graphed)
     if parts is None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from torchreel._version import __version__
 from torchreel.errors import OptionError, ReelExistsError, TorchreelError
-from torchreel.ingest.snapshot import PROCESS, read_snapshot
+from torchreel.ingest.snapshot.snapshot import PROCESS, read_snapshot
 from torchreel.reel import Reel, load
 from torchreel.reel.meta import write_meta
 from torchreel.reel.write import write_process

@@ -12,7 +12,7 @@ from torchreel import _core
 from torchreel.errors import OptionError
 from torchreel.record.old_blocks import living_blocks
 
-# The actions of torch 2.13's history, in the order of native/history.h.
+# The actions of torch 2.13's history, in the order of native/memory/history.h.
 _ACTIONS = (
     "alloc",
     "free_requested",

@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 
 from torchreel.errors import TorchreelError
+from torchreel.tape.capture.span import Span
 from torchreel.tape.quiet import unobserved
-from torchreel.tape.span import Span
 
 
 class StepTape:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-# Who says that a step begins, as native/layout.h has it.
+# Who says that a step begins, as native/base/spool_format.h has it.
 FIRST, BY_OPTIMIZER, BY_HAND = range(3)
 
 

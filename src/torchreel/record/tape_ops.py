@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from torchreel.program.file import read_tape
+from torchreel.program.file.file import read_tape
 from torchreel.program.model import Op, Program
-from torchreel.program.op_text import values_text
-from torchreel.program.source_frames import source_frame
+from torchreel.program.query.source_frames import source_frame
+from torchreel.program.text.op import values_text
 from torchreel.reel.tables import OPS, TAPE_OPS
 from torchreel.reel.write import ProcessWriter
 

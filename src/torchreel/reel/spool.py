@@ -2,7 +2,7 @@
 
 A process appends to `<process>/spool/`; at the end that becomes Parquet and is removed. While it is
 there it is the truth, whatever else the directory holds: a conversion that was cut short is simply
-done again. The bytes are described in native/layout.h; they are decoded by `_decode`, which needs no torch.
+done again. The bytes are described in native/base/spool_format.h; they are decoded by `_decode`, which needs no torch.
 """
 
 from __future__ import annotations

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchreel.tape import rules
+    from torchreel.tape.capture.trace import trace, tracing
     from torchreel.tape.difference import diff
-    from torchreel.tape.load import load_tape
+    from torchreel.tape.replay.load import load_tape
     from torchreel.tape.tape import Tape
-    from torchreel.tape.trace import trace, tracing
 
 __all__ = ["Tape", "diff", "load_tape", "rules", "trace", "tracing"]
 
-_FILES = {"Tape": "tape", "diff": "difference", "load_tape": "load", "trace": "trace", "tracing": "trace"}
+_FILES = {
+    "Tape": "tape",
+    "diff": "difference",
+    "load_tape": "replay.load",
+    "trace": "capture.trace",
+    "tracing": "capture.trace",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from torchreel.errors import OptionError
-from torchreel.program.distance import distance
-from torchreel.program.file import read_tape
+from torchreel.program.file.file import read_tape
 from torchreel.program.model import Digest, Op, Program, Ref, Slot, StorageOf, Value
-from torchreel.program.source_frames import source_line
+from torchreel.program.query.distance import distance
+from torchreel.program.query.source_frames import source_line
+from torchreel.program.query.workspaces import is_workspace
 from torchreel.program.validate import atoms
-from torchreel.program.workspaces import is_workspace
 
 if TYPE_CHECKING:
     from torchreel.tape.tape import Tape

@@ -12,15 +12,15 @@ import torch
 from torchreel import _tape
 from torchreel.errors import GuardError, ReplayError, TraceError
 from torchreel.program.model import STATE_ROLES, Digest, Input, Program, Tree
-from torchreel.program.source_frames import source_line
-from torchreel.tape import compiled
-from torchreel.tape.arguments import Arguments
-from torchreel.tape.effects import Effect, leave, slots_of
-from torchreel.tape.memory import Memory
-from torchreel.tape.outputs import Outputs
+from torchreel.program.query.source_frames import source_line
+from torchreel.tape.capture import compiled
+from torchreel.tape.capture.results.effects import Effect, leave, slots_of
+from torchreel.tape.replay.arguments import Arguments
+from torchreel.tape.replay.memory import Memory
+from torchreel.tape.replay.outputs import Outputs
 
 if TYPE_CHECKING:
-    from torchreel.tape.captured import Captured, Parts
+    from torchreel.tape.capture.captured import Captured, Parts
 
 
 class Tape:
@@ -39,7 +39,7 @@ class Tape:
 
     @functools.cached_property
     def _parts(self) -> Parts:
-        from torchreel.tape.captured import Captured
+        from torchreel.tape.capture.captured import Captured
 
         if self._source is None:
             raise TraceError("The tape is not complete: it can be used after the `with` block that makes it.")
@@ -175,20 +175,20 @@ class Tape:
 
     def python(self) -> str:
         """The tape as a Python program that runs."""
-        from torchreel.program.source import python_source
+        from torchreel.program.text.source import python_source
 
         return python_source(self.program)
 
     def fx(self) -> torch.fx.GraphModule:
         """The tape as a torch.fx graph."""
-        from torchreel.tape.graph_module import graph_module
+        from torchreel.tape.transform.graph_module import graph_module
 
         given = {each.slot for each in self.inputs}
         return graph_module(self.program, {s: t for s, t in self._parts.tensors.items() if s not in given})
 
     def save(self, path: str | os.PathLike[str], data: bool = True) -> None:
         """Write it to one file, with its state and inputs or without."""
-        from torchreel.tape.save import save
+        from torchreel.tape.replay.save import save
 
         for count in self._parts.counts:
             count.give()

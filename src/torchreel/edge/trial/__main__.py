@@ -18,9 +18,9 @@ from typing import Any, TextIO
 
 import torch
 
-from torchreel.edge.adapter import Deployed
 from torchreel.edge.example_inputs import declared_inputs
-from torchreel.edge.formats import adapter_for, load
+from torchreel.edge.formats.adapter import Deployed
+from torchreel.edge.formats.formats import adapter_for, load
 from torchreel.edge.trial.kinds import kind_of, namespaces
 
 _KEPT = 2

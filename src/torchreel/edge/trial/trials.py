@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from torchreel import errors
-from torchreel.edge.adapter import Deployed
+from torchreel.edge.formats.adapter import Deployed
 from torchreel.edge.trial.archive import check_archive
 from torchreel.edge.trial.child import Child, DiedError, TooLongError
 from torchreel.edge.trial.kinds import kind_of, namespaces

@@ -1,0 +1,34 @@
+#include "edge/lite.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/jit/mobile/code.h>
+#include <torch/csrc/jit/mobile/function.h>
+#include <torch/csrc/jit/mobile/module.h>
+
+namespace py = pybind11;
+
+namespace torchreel {
+
+// Both texts are torch's own, from the debug maps of the model's file: the hierarchy of modules, and the traceback.
+// Its classes are known to pybind11 from torch's own binding of them.
+void bind_lite(py::module_& module) {
+  module.def("lite_place", [](const torch::jit::mobile::Module& lite, int64_t handle) {
+    return py::make_tuple(lite.getModuleHierarchy(handle), lite.getCallStack(handle));
+  });
+  module.def("lite_ops", [](const torch::jit::mobile::Module& lite) {
+    std::vector<std::pair<int64_t, int>> ops;
+    for (const auto& method : lite.get_methods()) {
+      const auto& code = method.function().get_code();
+      for (size_t pc = 0; pc < code.instructions_.size() && pc < code.debug_handles_.size(); pc++) {
+        const auto& instruction = code.instructions_[pc];
+        if (instruction.op != torch::jit::OP && instruction.op != torch::jit::OPN) continue;
+        auto op = static_cast<size_t>(instruction.X);
+        int given = op < code.operator_input_sizes_.size() ? code.operator_input_sizes_[op] : -1;
+        ops.emplace_back(code.debug_handles_[pc], given);
+      }
+    }
+    return ops;
+  });
+}
+
+}  // namespace torchreel

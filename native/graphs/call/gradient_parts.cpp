@@ -1,0 +1,282 @@
+#include "graphs/call/gradient_parts.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace py = pybind11;
+
+namespace torchreel::graphs {
+
+using torch::autograd::Node;
+
+namespace {
+
+struct Part {
+  NodePointer node;
+  uint32_t place;
+};
+
+// A node's number is higher than those of the nodes that it leads to: autograd runs the highest first.
+bool runs_before(const Part& a, const Part& b) {
+  uint64_t first = a.node->sequence_nr(), second = b.node->sequence_nr();
+  return first != second ? first > second : a.place < b.place;
+}
+
+}  // namespace
+
+py::list gradient_parts(const Tensors& outputs, const Tensors& leaves) {
+  std::unordered_map<Node*, size_t> places;
+  for (size_t i = 0; i < leaves.size(); i++) {
+    places.try_emplace(torch::autograd::impl::gradient_edge(leaves[i]).function.get(), i);
+  }
+  std::vector<std::vector<Part>> parts(leaves.size());
+  std::unordered_set<Node*> seen;
+  std::vector<NodePointer> todo;
+  for (const auto& output : outputs) {
+    if (output.defined() && output.grad_fn()) todo.push_back(output.grad_fn());
+  }
+  while (!todo.empty()) {
+    NodePointer node = std::move(todo.back());
+    todo.pop_back();
+    if (!node || !seen.insert(node.get()).second) continue;
+    const auto& edges = node->next_edges();
+    for (uint32_t i = 0; i < edges.size(); i++) {
+      auto found = places.find(edges[i].function.get());
+      if (found != places.end()) {
+        parts[found->second].push_back({node, i});
+      } else {
+        todo.push_back(edges[i].function);
+      }
+    }
+  }
+  py::list all;
+  for (size_t i = 0; i < leaves.size(); i++) {
+    if (parts[i].size() < 2) continue;
+    std::sort(parts[i].begin(), parts[i].end(), runs_before);
+    py::list of_leaf;
+    for (const auto& part : parts[i]) {
+      auto node = py::reinterpret_steal<py::object>(torch::autograd::functionToPyObject(part.node));
+      of_leaf.append(py::make_tuple(node, part.place));
+    }
+    all.append(py::make_tuple(i, of_leaf));
+  }
+  return all;
+}
+
+namespace {
+
+using EdgePlace = std::pair<Node*, uint32_t>;
+
+// Where the gradients of tensors arrive, and which tensor each is of.
+std::map<EdgePlace, size_t> arrivals_at(const Tensors& tensors) {
+  std::map<EdgePlace, size_t> all;
+  for (size_t i = 0; i < tensors.size(); i++) {
+    auto edge = torch::autograd::impl::gradient_edge(tensors[i]);
+    all.try_emplace({edge.function.get(), edge.input_nr}, i);
+  }
+  return all;
+}
+
+// Nodes that lead from a tensor to leaves and to where gradients of others arrive, without these.
+struct Walk {
+  std::vector<NodePointer> nodes;
+  std::unordered_set<Node*> met;
+  std::map<size_t, std::vector<Part>> cuts;   // by tensor that is arrived at
+  std::map<Node*, std::vector<Part>> leaves;  // by the node that accumulates a leaf's gradient
+
+  void go(const NodePointer& from, const std::map<EdgePlace, size_t>& arrivals) {
+    std::vector<NodePointer> todo = {from};
+    while (!todo.empty()) {
+      NodePointer node = std::move(todo.back());
+      todo.pop_back();
+      if (!met.insert(node.get()).second) continue;
+      nodes.push_back(node);
+      const auto& edges = node->next_edges();
+      for (uint32_t i = 0; i < edges.size(); i++) {
+        if (!edges[i].function) continue;
+        auto cut = arrivals.find({edges[i].function.get(), edges[i].input_nr});
+        if (cut != arrivals.end()) {
+          cuts[cut->second].push_back({node, i});
+        } else if (dynamic_cast<torch::autograd::AccumulateGrad*>(edges[i].function.get()) != nullptr) {
+          leaves[edges[i].function.get()].push_back({node, i});
+        } else {
+          todo.push_back(edges[i].function);
+        }
+      }
+    }
+  }
+};
+
+py::object object_of(const NodePointer& node) {
+  return py::reinterpret_steal<py::object>(torch::autograd::functionToPyObject(node));
+}
+
+bool any_keeps(const std::vector<NodePointer>& nodes, const py::function& keeps, const std::unordered_set<Node*>* of) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const NodePointer& node) {
+    return (of == nullptr || of->contains(node.get())) && keeps(object_of(node)).cast<bool>();
+  });
+}
+
+// Outputs that one node stands for.
+struct Group {
+  std::vector<size_t> outputs;
+  Walk walk;
+  uint64_t newest = 0;  // number of its outputs' nodes
+};
+
+struct Inseparable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+constexpr const char* kThrough = "returns a tensor and another one that was computed from it and from what it came of";
+constexpr const char* kTurns = "returns tensors whose backwards run in turns";
+
+class Grouping {
+ public:
+  Grouping(const Tensors& outputs, const py::function& keeps) : outputs_(outputs), keeps_(keeps) {
+    arrivals_ = arrivals_at(outputs);
+    if (arrivals_.size() < outputs.size()) throw Inseparable("returns tensors that have one gradient");
+    for (const auto& output : outputs) walks_.emplace_back().go(output.grad_fn(), arrivals_);
+  }
+
+  // In the order in which autograd runs them.
+  std::vector<Group> groups() {
+    std::vector<Group> found;
+    std::vector<bool> taken(outputs_.size(), false);
+    for (size_t i = 0; i < outputs_.size(); i++) {
+      if (!taken[i]) found.push_back(group_of(i, taken));
+    }
+    auto ordered = in_order(std::move(found));
+    check_parts(ordered);
+    return ordered;
+  }
+
+ private:
+  bool share(size_t i, size_t j) const {
+    return std::any_of(walks_[i].nodes.begin(), walks_[i].nodes.end(),
+                       [&](const NodePointer& node) { return walks_[j].met.contains(node.get()); });
+  }
+
+  // With all that share a node with one of it. What the first backward of two frees, the other one must need as well.
+  Group group_of(size_t first, std::vector<bool>& taken) {
+    Group group;
+    group.outputs = {first};
+    taken[first] = true;
+    for (size_t i = 0; i < group.outputs.size(); i++) {
+      for (size_t j = 0; j < outputs_.size(); j++) {
+        if (taken[j] || !share(group.outputs[i], j)) continue;
+        taken[j] = true;
+        group.outputs.push_back(j);
+      }
+    }
+    std::sort(group.outputs.begin(), group.outputs.end());
+    for (size_t i : group.outputs) {
+      for (size_t j : group.outputs) {
+        if (walks_[i].cuts.contains(j)) throw Inseparable(kThrough);
+        if (i < j && !any_keeps(walks_[i].nodes, keeps_, &walks_[j].met)) {
+          throw Inseparable("returns tensors whose backwards can run one after the other");
+        }
+      }
+      group.walk.go(outputs_[i].grad_fn(), arrivals_);
+      group.newest = std::max(group.newest, outputs_[i].grad_fn()->sequence_nr());
+    }
+    return group;
+  }
+
+  // The newest first of those that no other one leads to any more.
+  static std::vector<Group> in_order(std::vector<Group> all) {
+    std::vector<Group> ordered;
+    auto leads_to = [](const Group& one, const Group& other) {
+      return std::any_of(other.outputs.begin(), other.outputs.end(),
+                         [&](size_t output) { return one.walk.cuts.contains(output); });
+    };
+    while (!all.empty()) {
+      size_t best = all.size();
+      for (size_t i = 0; i < all.size(); i++) {
+        bool last = std::none_of(all.begin(), all.end(), [&](const Group& one) { return leads_to(one, all[i]); });
+        if (last && (best == all.size() || all[i].newest > all[best].newest)) best = i;
+      }
+      if (best == all.size()) throw Inseparable(kThrough);
+      ordered.push_back(std::move(all[best]));
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(best));
+    }
+    return ordered;
+  }
+
+  // Parts of one gradient that come from several groups must come in the order of all nodes.
+  static void check_parts(const std::vector<Group>& groups) {
+    std::map<size_t, std::vector<Part>> cuts;
+    std::map<Node*, std::vector<Part>> leaves;
+    auto add = [](auto& all, const auto& of_group) {
+      for (auto [target, parts] : of_group) {
+        std::sort(parts.begin(), parts.end(), runs_before);
+        all[target].insert(all[target].end(), parts.begin(), parts.end());
+      }
+    };
+    for (const auto& group : groups) {
+      add(cuts, group.walk.cuts);
+      add(leaves, group.walk.leaves);
+    }
+    auto check = [](const auto& all) {
+      for (const auto& [target, parts] : all) {
+        if (!std::is_sorted(parts.begin(), parts.end(), runs_before)) throw Inseparable(kTurns);
+      }
+    };
+    check(cuts);
+    check(leaves);
+  }
+
+  const Tensors& outputs_;
+  const py::function& keeps_;
+  std::map<EdgePlace, size_t> arrivals_;
+  std::vector<Walk> walks_;
+};
+
+}  // namespace
+
+py::object segments_of(const Tensors& outputs, const Tensors& leaves, const py::function& keeps) {
+  std::vector<Group> groups;
+  try {
+    groups = Grouping(outputs, keeps).groups();
+  } catch (const Inseparable& why) {
+    return py::str(why.what());
+  }
+  py::list all;
+  for (const auto& group : groups) {
+    py::list cuts, reached;
+    for (const auto& [output, parts] : group.walk.cuts) cuts.append(output);
+    for (size_t i = 0; i < leaves.size(); i++) {
+      auto* node = torch::autograd::impl::gradient_edge(leaves[i]).function.get();
+      if (group.walk.leaves.contains(node)) reached.append(i);
+    }
+    all.append(py::make_tuple(group.outputs, cuts, reached, any_keeps(group.walk.nodes, keeps, nullptr)));
+  }
+  return all;
+}
+
+CutEdges::CutEdges(const Tensors& outputs, const Tensors& cuts, const Tensors& leaves) {
+  Walk walk;
+  auto arrivals = arrivals_at(cuts);
+  for (const auto& output : outputs) {
+    if (output.defined() && output.grad_fn()) walk.go(output.grad_fn(), arrivals);
+  }
+  for (const auto& [cut, parts] : walk.cuts) {
+    auto leaf = torch::autograd::impl::gradient_edge(leaves[cut]);
+    for (const auto& part : parts) all_.push_back({part.node, part.place, leaf});
+  }
+}
+
+void CutEdges::exchange() {
+  for (auto& one : all_) std::swap(one.node->next_edges()[one.place], one.edge);
+}
+
+}  // namespace torchreel::graphs

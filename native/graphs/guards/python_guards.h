@@ -1,0 +1,181 @@
+// Guards on Python: what a recorded call read of Python's objects, and whether it still is so. Asked before each
+// replay.
+//
+// Guards are a list of checks. A check reads the memory of one object, its holder. The holder is alive because a weak
+// reference says so (its owner), or because an earlier check, its parent, holds: that one found the holder in its
+// place. So checks are made in the order of this list, and the first that fails ends it.
+//
+// Most checks are also written down as words: where eight bytes are, and what they were. A dict has one that changes
+// whenever the dict does. If all words are as they were, these checks hold; where a word differs, its check decides.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <pybind11/pybind11.h>
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "cpython/dict_version.h"
+#include "graphs/guards/guard_value.h"
+#include "torch/tensor_state.h"
+
+namespace torchreel::graphs {
+
+struct Difference {
+  std::string path;
+  pybind11::tuple was, now;  // as shown() gives them
+};
+
+// All of it needs the GIL. None of it runs code of users, except C functions that a caller of add_ask() vouches for.
+class PythonGuards {
+ public:
+  // Whether everything is as it was. Allocates nothing where that is so.
+  bool hold();
+  // The same, whatever became of the tensors: they may have got gradients since.
+  bool hold_but_for_tensors() { return hold_by_checks() && asks_hold(); }
+  std::vector<Difference> differences();  // all of them; sets nothing back
+  uint64_t times_held() const { return times_held_; }
+
+  // Each gives the number of its check. `owner` is of add_owner() or -1; `parent` is the number of a check or -1.
+  // An object whose death ends the guards: it must take weak references.
+  ptrdiff_t add_owner(pybind11::object object, std::string label);
+  // Entries of a dict, by key: (key, value), or (key, absent).
+  ptrdiff_t add_entries(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object dict,
+                        const pybind11::list& entries, const pybind11::object& absent);
+  // All that a list, dict or set holds, in its order.
+  ptrdiff_t add_whole(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object container,
+                      const pybind11::list& entries);
+  ptrdiff_t add_length(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object container,
+                       uint64_t length);
+  // With the version that type_version() gave when the type was asked.
+  ptrdiff_t add_type(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object type, uint64_t version);
+  // All attributes of a class and of its bases, for one whose attributes are set and set back.
+  ptrdiff_t add_class_attributes(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object type);
+  // The class of an object and, if it has one, which dict its attributes are in.
+  ptrdiff_t add_class(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object object,
+                      const pybind11::object& type, const pybind11::object& dict);
+  // Its code, default arguments and default keyword arguments; None where there are none.
+  ptrdiff_t add_function(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object function,
+                         const pybind11::object& code, const pybind11::object& defaults,
+                         const pybind11::object& keywords);
+  // Its __name__, __qualname__, __doc__, __module__ or __annotations__; -1 where it is none of these.
+  ptrdiff_t add_function_attribute(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object function,
+                                   const std::string& name, const pybind11::object& value);
+  ptrdiff_t add_cell(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object cell,
+                     const pybind11::object& value, const pybind11::object& absent);
+  ptrdiff_t add_weakref(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object reference);
+  // An attribute in __slots__; -1 where the descriptor is none of such.
+  ptrdiff_t add_member(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object object,
+                       pybind11::object descriptor, const pybind11::object& value, const pybind11::object& absent);
+  // Questions to a tensor, as a mask of TensorState.
+  ptrdiff_t add_tensor(ptrdiff_t owner, ptrdiff_t parent, std::string path, pybind11::object tensor, uint32_t mask,
+                       const TensorState& was);
+  // A C function without effects is called again, and gives the same.
+  ptrdiff_t add_ask(std::string path, pybind11::object function, pybind11::tuple args, pybind11::object expected);
+  // Call it after the last add_...(): from here on a change is a change.
+  bool seal();
+
+  size_t words() const { return words_.size(); }
+  std::vector<std::string> paths() const;  // of everything that is guarded
+
+ private:
+  struct Owner {
+    std::string label;
+    pybind11::object reference;  // weak
+  };
+
+  struct Entry {
+    pybind11::object name;
+    Value key;
+    Value value;
+  };
+
+  enum Kind : uint8_t { kFields, kEntries, kDict, kOrdered, kList, kSet, kLength, kType };
+
+  struct Check {
+    Kind kind;
+    ptrdiff_t owner;
+    ptrdiff_t parent;
+    std::string path;
+    PyObject* object = nullptr;       // the container, or the type
+    std::vector<PyObject**> fields;   // or the places
+    std::vector<std::string> labels;  // of the fields
+    uint64_t number = 0;              // a length, or the version of a type
+    bool is_dict_field = false;       // the last field is an object's dict, which the next check looks into
+    std::vector<Entry> entries;
+    DictPlaces places;  // of the names of kEntries
+    size_t first_word = 0;
+  };
+
+  struct TensorCheck {
+    ptrdiff_t owner;
+    std::string path;
+    const c10::TensorImpl* tensor;
+    PyObject* object;
+    uint32_t mask;
+    TensorState was;
+  };
+
+  struct Ask {
+    std::string path;
+    pybind11::object function;
+    pybind11::tuple args;
+    Value expected;
+  };
+
+  struct Word {
+    const uint64_t* at;
+    uint64_t was;
+  };
+
+  template <typename T>
+  static Word word(T* at, T was) {
+    static_assert(sizeof(T) == sizeof(uint64_t));
+    return {reinterpret_cast<const uint64_t*>(at), std::bit_cast<uint64_t>(was)};
+  }
+
+  ptrdiff_t add(Check check);
+  Check fields(ptrdiff_t owner, ptrdiff_t parent, std::string path);
+  // `was` is null where the field was empty.
+  void add_field(Check& check, PyObject** field, std::string label, PyObject* was);
+
+  bool is_gone(ptrdiff_t owner) const;
+  bool read(const Check& check, bool strict);
+  bool holds(Check& check, bool strict);
+  size_t first_changed(size_t from) const;
+  bool hold_by_checks();
+  bool words_hold();
+  bool tensors_hold() const;
+  bool asks_hold();
+  void locate(Check& check);
+  void tell(const Check& check, std::vector<Difference>& all);
+  std::string entry_path(const Check& check, const Entry& entry, size_t place) const;
+  void write_words(const Check& check, std::vector<Word>& words) const;
+  void write_value_words(const Value& value, std::vector<Word>& words) const;
+  void write_all_words();
+
+  Mortality mortality_;
+  std::vector<Owner> owners_;
+  std::vector<Check> checks_;
+  std::vector<uint32_t> wordless_;  // checks that no words tell of
+  std::vector<TensorCheck> tensors_;
+  std::vector<Ask> asks_;
+  std::vector<Word> words_;
+  std::vector<uint32_t> word_checks_;  // the check of each word
+  std::vector<PyObject*> now_;         // scratch
+  std::vector<Word> fresh_;            // scratch
+  uint64_t times_held_ = 0;
+  bool written_ = false;  // whether words_ are those of the checks
+};
+
+// The __dict__ of an ordinary object, which has it from then on; a new reference, or nothing where it has none.
+PyObject* instance_dict(PyObject* object);
+
+// The version of a type's attributes and of those of its bases; 0 where it cannot have one.
+uint64_t type_version(PyObject* type);
+
+// Of the extension torchreel._graphs.
+void bind_guards(pybind11::module_& module);
+
+}  // namespace torchreel::graphs

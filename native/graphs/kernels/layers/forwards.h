@@ -1,0 +1,13 @@
+// Ops whose kernel does nothing but call another op, which has a better kernel here.
+#pragma once
+
+#include <optional>
+
+#include "graphs/kernels/kernel.h"
+
+namespace torchreel::graphs {
+
+// The call that this one comes to; nothing where it is the op's own.
+std::optional<Bound> forwarded(const Bound& call);
+
+}  // namespace torchreel::graphs

@@ -1,0 +1,131 @@
+// What the generated kernels of structured ops are made of. Such an op has two halves in torch: meta() checks the
+// arguments, says which outputs it wants and, for most, makes a TensorIterator; impl() computes. A kernel does the
+// first once, when it is made, and the second at each run.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/TensorMeta.h>
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "graphs/kernels/kernel.h"
+
+namespace torchreel::graphs {
+
+// Memory that is fixed does not do for this call: another layer has it.
+struct Unfit : std::exception {};
+
+// The results of a call, as meta() asks for them.
+class Outputs {
+ public:
+  explicit Outputs(const Bound& call);
+
+  // Undefined before it is claimed, unless it was given with the call: meta() then does what it does for eager.
+  const at::Tensor& get(int64_t place) const;
+  // meta() wants an output like this. Throws Unfit where the result is another.
+  void claim(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options,
+             bool strides_matter);
+  // Where impl() writes.
+  const at::Tensor& operator[](size_t place) const { return results_[place]; }
+
+ private:
+  std::vector<at::Tensor> results_;
+  std::vector<bool> claimed_;
+  bool given_;  // in place, or with out=
+};
+
+// Throws Unfit where meta() has made a copy, with another dtype perhaps, of something whose values change.
+void check_operands(const Bound& call, at::ArrayRef<at::OperandInfo> operands);
+
+// Arguments as members hold them. The call is of the op's own schema: types are as expected.
+at::Tensor tensor_in(const Bound& call, size_t place);  // undefined for None
+std::vector<at::Tensor> tensors_in(const Bound& call, size_t place);
+c10::List<std::optional<at::Tensor>> optional_tensors_in(const Bound& call, size_t place);
+at::Scalar scalar_in(const Bound& call, size_t place);
+std::optional<at::Scalar> optional_scalar_in(const Bound& call, size_t place);
+int64_t int_in(const Bound& call, size_t place);
+std::optional<int64_t> optional_int_in(const Bound& call, size_t place);
+std::vector<int64_t> ints_in(const Bound& call, size_t place);
+std::optional<std::vector<int64_t>> optional_ints_in(const Bound& call, size_t place);
+double float_in(const Bound& call, size_t place);
+std::optional<double> optional_float_in(const Bound& call, size_t place);
+bool bool_in(const Bound& call, size_t place);
+std::optional<bool> optional_bool_in(const Bound& call, size_t place);
+at::ScalarType dtype_in(const Bound& call, size_t place);
+std::optional<at::ScalarType> optional_dtype_in(const Bound& call, size_t place);
+std::string text_in(const Bound& call, size_t place);
+std::optional<std::string> optional_text_in(const Bound& call, size_t place);
+
+// Members as torch wants them among arguments: references to what the kernel owns.
+inline at::OptionalTensorRef reference(const at::Tensor& tensor) {
+  return tensor.defined() ? at::OptionalTensorRef(tensor) : at::OptionalTensorRef();
+}
+inline at::OptionalScalarRef reference(const std::optional<at::Scalar>& scalar) {
+  return scalar.has_value() ? at::OptionalScalarRef(*scalar) : at::OptionalScalarRef();
+}
+inline at::OptionalIntArrayRef reference(const std::optional<std::vector<int64_t>>& ints) {
+  return ints.has_value() ? at::OptionalIntArrayRef(*ints) : at::OptionalIntArrayRef();
+}
+inline std::optional<std::string_view> reference(const std::optional<std::string>& text) { return text; }
+inline at::ITensorListRef reference(const std::vector<at::Tensor>& tensors) { return at::TensorList(tensors); }
+inline at::IOptTensorListRef reference(const c10::List<std::optional<at::Tensor>>& tensors) { return tensors; }
+
+// `Native` is torch's own class with both halves.
+template <class Native>
+class Structured : public Native, public Kernel {
+ public:
+  const char* layer() const final { return "structured"; }
+
+  const at::Tensor& maybe_get_output(int64_t place) final { return outputs.get(place); }
+  void set_output_strided(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides,
+                          at::TensorOptions options) final {
+    outputs.claim(place, sizes, strides, options, true);
+    if constexpr (kIterates) Native::set_output_raw_strided(place, sizes, strides, options);
+  }
+  void set_output_raw_strided(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options) final {
+    outputs.claim(place, sizes, strides, options, false);
+    if constexpr (kIterates) Native::set_output_raw_strided(place, sizes, strides, options);
+  }
+
+ protected:
+  explicit Structured(const Bound& call) : outputs(call) {}
+
+  // After meta().
+  void check(const Bound& call) {
+    if constexpr (kIterates) {
+      check_operands(call, this->operands_);
+      operands_made_ = this->operands_;
+    }
+  }
+
+  // Before impl(): some kernels take the operand that is one number out of their iterator, which eager throws away.
+  void renew() {
+    if constexpr (kIterates) {
+      if (this->operands_.size() != operands_made_.size()) this->operands_ = operands_made_;
+    }
+  }
+
+  Outputs outputs;
+
+ private:
+  static constexpr bool kIterates = std::is_base_of_v<at::TensorIteratorBase, Native>;
+  c10::SmallVector<at::OperandInfo, 4> operands_made_;
+};
+
+template <class Op>
+std::unique_ptr<Kernel> prepare_structured(const Bound& call) {
+  try {
+    return std::unique_ptr<Kernel>(new Op(call));
+  } catch (const std::exception&) {
+    return nullptr;  // what eager does not take either is refused again, with its own words, by the layer below
+  }
+}
+
+}  // namespace torchreel::graphs

@@ -1,0 +1,337 @@
+#include "graphs/kernels/layers/tiles.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "graphs/kernels/bound.h"
+#include "graphs/kernels/layers/prepare.h"
+#include "graphs/kernels/layers/structured.h"
+#include "torch/below.h"
+
+namespace torchreel::graphs {
+
+namespace {
+
+constexpr int64_t kTileBytes = 1 << 15;  // of the widest elements: some of them fit into the cache next to a core
+constexpr size_t kLine = 64;             // bytes
+
+c10::Storage storage_at(char* data, size_t bytes) {
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(data, c10::Device(c10::DeviceType::CPU)),
+                      nullptr, false);
+}
+
+at::Tensor flat(const c10::Storage& storage, at::ScalarType dtype, int64_t elements) {
+  c10::DispatchKeySet keys(c10::DispatchKey::CPU);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(storage), keys,
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(elements);
+  return tensor;
+}
+
+// Whether flat memory has the elements of both in the same order.
+bool in_same_order(const at::Tensor& one, const at::Tensor& other) {
+  return one.sizes() == other.sizes() &&
+         (one.strides() == other.strides() || (one.is_contiguous() && other.is_contiguous()));
+}
+
+bool is_iterator(Kernel* kernel) { return dynamic_cast<at::TensorIteratorBase*>(kernel) != nullptr; }
+
+bool is_of(const Kernel* kernel, std::string_view layer) { return kernel != nullptr && kernel->layer() == layer; }
+
+// Kernels for tiles: loops over plain pointers, those that torch runs over elements, and calls on tensors.
+std::unique_ptr<Kernel> tile_kernel(const Bound& call) {
+  auto kernel = prepare_in("bound", call);
+  if (is_of(kernel.get(), "loop") || is_of(kernel.get(), "copy")) return kernel;
+  kernel = prepare_in("structured", call);
+  if (is_iterator(kernel.get())) return kernel;
+  return prepare_in("out", call);
+}
+
+// The call with other tensors in place of those of all the elements. The same tensor is replaced by the same.
+template <class Replace>
+Bound replaced(const Bound& call, Replace replace) {
+  Bound other = call;
+  for (auto& value : other.arguments) {
+    if (value.isTensor() && value.toTensor().defined() && !is_single(value.toTensor())) {
+      value = replace(value.toTensor());
+    }
+  }
+  for (auto& result : other.results) result = replace(result);
+  return other;
+}
+
+// Whether its iterator has all that it works on. Of numbers with few bits, torch takes out the one that is for all.
+bool is_movable(const Bound& call) {
+  bool single = false, few_bits = false;
+  for (const auto& value : call.arguments) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    auto dtype = value.toTensor().scalar_type();
+    single = single || is_single(value.toTensor());
+    few_bits = few_bits || dtype == at::kBFloat16 || dtype == at::kHalf;
+  }
+  return !(single && few_bits);
+}
+
+// An op for tiles of one size.
+struct TileOp {
+  std::unique_ptr<Kernel> kernel;              // whose tensors are moved from tile to tile,
+  at::TensorIteratorBase* iterator = nullptr;  // and what it has of them by itself,
+  std::vector<std::pair<int, size_t>> moved;   // operands and their regions
+  std::vector<std::unique_ptr<Kernel>> each;   // else a kernel for each tile
+};
+
+// The tensors of one tile, or of one place that is moved from tile to tile.
+class Tile {
+ public:
+  // `begins` are those of the regions here.
+  Tile(const Chain& chain, std::vector<char*> begins, int64_t elements) : chain_(chain), elements_(elements) {
+    for (size_t i = 0; i < begins.size(); i++) {
+      storages_.push_back(storage_at(begins[i], elements * chain.regions[i].item));
+    }
+  }
+
+  Bound call(const Bound& call) {
+    return replaced(call, [&](const at::Tensor& tensor) { return here(tensor); });
+  }
+  std::vector<c10::Storage>& storages() { return storages_; }
+
+ private:
+  at::Tensor here(const at::Tensor& tensor) {
+    for (const auto& [place, dtype, made] : made_) {
+      if (place == tensor.const_data_ptr() && dtype == tensor.scalar_type()) return made;
+    }
+    auto wanted = region_of(tensor);
+    size_t i = 0;
+    while (chain_.regions[i].begin != wanted.begin || chain_.regions[i].item != wanted.item) i++;
+    made_.emplace_back(tensor.const_data_ptr(), tensor.scalar_type(),
+                       flat(storages_[i], tensor.scalar_type(), elements_));
+    return std::get<2>(made_.back());
+  }
+
+  const Chain& chain_;
+  int64_t elements_;
+  std::vector<c10::Storage> storages_;  // by region
+  std::vector<std::tuple<const void*, at::ScalarType, at::Tensor>> made_;
+};
+
+// What one thread does of a chain.
+class Lane {
+ public:
+  // Throws Unfit.
+  Lane(const Chain& chain, int64_t begin, int64_t end, int64_t tile)
+      : tile_(std::min(tile, end - begin)), tiles_((end - begin) / tile_) {
+    make_places(chain, begin);
+    int64_t rest = (end - begin) % tile_;
+    Tile whole(chain, begins(0), tile_), last(chain, begins(tiles_), rest);
+    storages_ = whole.storages();
+    for (const auto* call : chain.calls) whole_.push_back(op_of(chain, *call, whole, tile_));
+    if (rest == 0) return;
+    for (const auto* call : chain.calls) {
+      last_.push_back(tile_kernel(last.call(*call)));
+      if (last_.back() == nullptr) throw Unfit();
+    }
+  }
+
+  void run() {
+    for (int64_t i = 0; i < tiles_; i++) run(i);
+    for (auto& kernel : last_) kernel->run();
+  }
+
+ private:
+  struct Where {
+    char* begin;
+    int64_t step;  // bytes from tile to tile
+    size_t item;
+  };
+
+  void make_places(const Chain& chain, int64_t begin) {
+    size_t bytes = kLine;
+    for (const auto& region : chain.regions) bytes += region.scratch ? tile_ * region.item + 2 * kLine : 0;
+    memory_ = std::make_unique<char[]>(bytes);
+    auto next = reinterpret_cast<uintptr_t>(memory_.get());
+    for (const auto& region : chain.regions) {
+      char* first = region.begin + begin * region.item;
+      if (!region.scratch) {
+        places_.push_back({first, tile_ * static_cast<int64_t>(region.item), region.item});
+        continue;
+      }
+      // As far from the beginning of a line as the memory that it stands for: vectors see no difference.
+      next = (next + kLine - 1) / kLine * kLine + reinterpret_cast<uintptr_t>(first) % kLine;
+      places_.push_back({reinterpret_cast<char*>(next), 0, region.item});
+      next += tile_ * region.item;
+    }
+  }
+
+  std::vector<char*> begins(int64_t tile) const {
+    std::vector<char*> all;
+    for (const auto& place : places_) all.push_back(place.begin + tile * place.step);
+    return all;
+  }
+
+  TileOp op_of(const Chain& chain, const Bound& call, Tile& tile, int64_t elements) {
+    TileOp op;
+    auto here = tile.call(call);
+    op.kernel = tile_kernel(here);
+    op.iterator = dynamic_cast<at::TensorIteratorBase*>(op.kernel.get());
+    if (op.kernel == nullptr) throw Unfit();
+    if (is_of(op.kernel.get(), "out")) return op;
+    if (op.iterator != nullptr && is_movable(call) && find_operands(op)) return op;
+    op.iterator = nullptr;
+    op.moved.clear();
+    for (int64_t i = 0; i < tiles_; i++) {
+      op.each.push_back(tile_kernel(Tile(chain, begins(i), elements).call(call)));
+      if (op.each.back() == nullptr) throw Unfit();
+    }
+    return op;
+  }
+
+  // Not where its iterator works on copies of something.
+  bool find_operands(TileOp& op) const {
+    const auto& iterator = *op.iterator;
+    for (int i = 0; i < iterator.ntensors(); i++) {
+      auto strides = iterator.strides(i);
+      if (std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; })) continue;
+      auto found = std::find_if(places_.begin(), places_.end(), [&](const Where& place) {
+        return place.begin == iterator.data_ptr(i) && place.item == static_cast<size_t>(iterator.element_size(i));
+      });
+      if (found == places_.end()) return false;
+      op.moved.emplace_back(i, found - places_.begin());
+    }
+    return true;
+  }
+
+  void run(int64_t tile) {
+    for (size_t i = 0; i < places_.size(); i++) {
+      const auto& place = places_[i];
+      at::DataPtr here(place.begin + tile * place.step, c10::Device(c10::DeviceType::CPU));
+      if (place.step != 0) storages_[i].unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(here));
+    }
+    for (auto& op : whole_) {
+      for (auto [operand, region] : op.moved) {
+        op.iterator->unsafe_replace_operand(operand, places_[region].begin + tile * places_[region].step);
+      }
+      (op.each.empty() ? op.kernel : op.each[tile])->run();
+    }
+  }
+
+  int64_t tile_, tiles_;  // elements of a tile, and whole tiles
+  std::vector<Where> places_;
+  std::unique_ptr<char[]> memory_;  // of what is scratch
+  std::vector<c10::Storage> storages_;
+  std::vector<TileOp> whole_;
+  std::vector<std::unique_ptr<Kernel>> last_;  // for the elements that are left over
+};
+
+int64_t threads_now() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
+
+class TiledKernel final : public Kernel {
+ public:
+  TiledKernel(const Chain& chain, int64_t threads) : threads_(threads) {
+    size_t widest = 1;
+    for (const auto& region : chain.regions) widest = std::max(widest, region.item);
+    int64_t tile = kTileBytes / static_cast<int64_t>(widest);
+    int64_t part = (chain.elements + threads - 1) / threads;  // as torch parts them
+    for (int64_t begin = 0; begin < chain.elements; begin += part) {
+      lanes_.push_back(std::make_unique<Lane>(chain, begin, std::min(begin + part, chain.elements), tile));
+    }
+    if (lanes_.size() == 1) return;
+    numbers_ = at::empty({static_cast<int64_t>(lanes_.size())}, at::kByte);
+    iterator_ =
+        at::TensorIteratorConfig().check_all_same_dtype(false).add_owned_output(numbers_).resize_outputs(false).build();
+  }
+
+  void keep(std::vector<std::unique_ptr<Kernel>> kernels) { kernels_ = std::move(kernels); }
+
+  void run() override {
+    if (threads_now() != threads_) {
+      for (auto& kernel : kernels_) kernel->run();
+    } else if (lanes_.size() == 1) {
+      lanes_[0]->run();
+    } else {
+      run_lanes();
+    }
+  }
+
+  const char* layer() const override { return "tiles"; }
+
+ private:
+  // Torch's threads are behind its iterators alone.
+  void run_lanes() {
+    const char* first = static_cast<const char*>(numbers_.const_data_ptr());
+    iterator_.for_each(
+        [&](char** data, const int64_t* strides, int64_t count, int64_t) {
+          Below below;
+          for (int64_t i = 0; i < count; i++) lanes_[data[0] + i * strides[0] - first]->run();
+        },
+        1);
+  }
+
+  int64_t threads_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  at::Tensor numbers_;  // one for each lane
+  at::TensorIterator iterator_;
+};
+
+}  // namespace
+
+bool is_pointwise(const tape::OpInfo& op) {
+  if (op.random || op.varying) return false;
+  if (op.name == "aten::_to_copy") return true;
+  if (op.handle.hasTag(at::Tag::pointwise)) return true;
+  // Torch has the tag on the functional op alone.
+  const auto& [name, overload] = op.operator_name;
+  if (name.empty() || name.back() != '_') return false;
+  auto other = c10::Dispatcher::singleton().findSchema({name.substr(0, name.size() - 1), overload});
+  return other.has_value() && other->hasTag(at::Tag::pointwise);
+}
+
+bool is_single(const at::Tensor& tensor) { return tensor.numel() == 1 && tensor.dim() <= 1; }
+
+Region region_of(const at::Tensor& tensor) {
+  return {static_cast<char*>(const_cast<void*>(tensor.const_data_ptr())), static_cast<size_t>(tensor.element_size())};
+}
+
+bool has_one_partition(int64_t elements) {
+  int64_t threads = at::get_num_threads();
+  return threads == 1 || elements >= threads * at::internal::GRAIN_SIZE;
+}
+
+bool is_tileable(const Bound& call) {
+  if (call.results.empty() || !is_pointwise(*call.op)) return false;
+  const auto& first = call.results[0];
+  if (!first.defined() || first.numel() < 2) return false;
+  auto fits = [&](const at::Tensor& tensor) { return is_dense(tensor) && in_same_order(tensor, first); };
+  for (const auto& value : call.arguments) {
+    if (value.isTensorList() || value.isOptionalTensorList()) return false;
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    if (!is_single(value.toTensor()) && !fits(value.toTensor())) return false;
+  }
+  for (const auto& result : call.results) {
+    if (!result.defined() || !fits(result)) return false;
+  }
+  int64_t some = std::min(first.numel(), kTileBytes / static_cast<int64_t>(first.element_size()));
+  Chain alone{first.numel(), {}, {&call}};
+  std::vector<char*> begins;
+  replaced(call, [&](const at::Tensor& tensor) {
+    alone.regions.push_back(region_of(tensor));
+    begins.push_back(alone.regions.back().begin);
+    return tensor;
+  });
+  return tile_kernel(Tile(alone, begins, some).call(call)) != nullptr;
+}
+
+std::unique_ptr<Kernel> tiled(const Chain& chain, std::vector<std::unique_ptr<Kernel>>& kernels) {
+  try {
+    auto kernel = std::make_unique<TiledKernel>(chain, at::get_num_threads());
+    kernel->keep(std::move(kernels));
+    return kernel;
+  } catch (const Unfit&) {
+    return nullptr;
+  }
+}
+
+}  // namespace torchreel::graphs

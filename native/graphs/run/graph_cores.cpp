@@ -1,0 +1,247 @@
+// How a graph comes to run on two cores: what its kernels cost and need is known from its own runs; of that a schedule
+// is made, memory is laid out for it, and both ways are held against each other.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "graphs/run/graph.h"
+#include "graphs/run/solo.h"
+#include "tape/slots.h"
+#include "torch/one_thread.h"
+
+namespace torchreel::graphs {
+
+namespace {
+
+constexpr int64_t kForever = INT64_MAX;
+constexpr uint32_t kFixedPlaces = UINT32_MAX;  // the space of all that stays where it is
+constexpr double kWorthIt = 0.85;              // of the time that it takes one by one
+
+// The steps of both lanes that a step of a schedule surely comes after, and itself.
+struct Clock {
+  int64_t first[2], last[2];
+};
+
+// By work: the clocks of a schedule.
+std::vector<Clock> clocks(const Schedule& schedule, size_t works) {
+  std::vector<Clock> all(works);
+  int64_t now[2] = {0, 0};
+  for (const auto& stretch : schedule.stretches) {
+    if (!stretch.is_parallel()) {
+      for (uint32_t work : stretch.order) {
+        all[work] = {{now[0], now[1]}, {now[0], now[1]}};
+        now[0]++;
+        now[1]++;
+      }
+      continue;
+    }
+    for (int lane : {0, 1}) {
+      int64_t mine = now[lane], seen = now[1 - lane];
+      for (const auto& task : stretch.lanes[lane]) {
+        seen = std::max(seen, now[1 - lane] + static_cast<int64_t>(task.wait));
+        auto& clock = all[task.work];
+        clock.first[lane] = clock.last[lane] = mine++;
+        clock.first[1 - lane] = seen;
+        clock.last[1 - lane] = -1;
+      }
+    }
+    for (int lane : {0, 1}) now[lane] += static_cast<int64_t>(stretch.lanes[lane].size());
+  }
+  return all;
+}
+
+}  // namespace
+
+void Graph::run_and_learn() {
+  if (at::get_num_threads() < 2 || !OneThread::is_possible()) contest_.end();
+  if (contest_.is_over() || (rival_ == nullptr && hits <= Contest::kWarmUp)) return run(sequence_);
+  if (rival_ == nullptr && !contest_.has_costs()) return contest_.add_costs(timed_run());
+  if (rival_ == nullptr && !make_rival()) {
+    contest_.end();
+    return run(sequence_);
+  }
+  auto way = contest_.next();
+  rival_->two_cores = way == Contest::kTwoCores;
+  auto start = std::chrono::steady_clock::now();
+  run(way == Contest::kAsRecorded ? sequence_ : *rival_);
+  contest_.add(way, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+  if (contest_.is_decided()) settle(contest_.winner());
+}
+
+// False where nothing is to be won.
+bool Graph::make_rival() {
+  auto plan = schedule(works(), Contest::forced ? Toll{0, 0, 0} : Toll{});
+  if (!Contest::forced && plan.planned >= kWorthIt * plan.one_by_one) return false;
+  try {
+    rival_ = laid_out_for(plan);
+  } catch (const std::exception&) {
+    return false;  // there is no room for it
+  }
+  contest_.begin(rival_->beside() > 0 ? Contest::kTwoCores : Contest::kOneThread);
+  writes_ = sequence_.writes;
+  writes_.insert(writes_.end(), rival_->writes.begin(), rival_->writes.end());
+  writes_ = merged(std::move(writes_));
+  return true;
+}
+
+void Graph::settle(Contest::Way winner) {
+  if (winner != Contest::kAsRecorded) {
+    std::swap(sequence_, *rival_);
+    sequence_.two_cores = winner == Contest::kTwoCores;
+  }
+  running_ = &sequence_;
+  rival_.reset();
+  writes_ = sequence_.writes;
+  contest_.end();
+}
+
+// Memory that is made and used in this graph alone: it may lie elsewhere.
+bool Graph::is_inner(uint32_t storage) const {
+  return lasts_[storage] != kForever && ranges_[storage].begin != ranges_[storage].end;
+}
+
+// Behind the last step of a kernel.
+size_t Graph::end_of(size_t kernel) const {
+  return kernel + 1 < sequence_.steps.size() ? sequence_.steps[kernel + 1] : recording_->end(part_);
+}
+
+std::vector<Access> Graph::accesses(size_t kernel) {
+  std::vector<Access> all;
+  for (size_t step = sequence_.steps[kernel]; step < end_of(kernel); step++) {
+    for (const auto& [slot, writes] : recording_->uses_of(step)) {
+      const auto& record = recording_->slot(slot);
+      if (record.storage == tape::kNone || !memory_[record.storage]) continue;  // a number
+      uintptr_t base = is_inner(record.storage) ? 0 : reinterpret_cast<uintptr_t>(memory_[record.storage].data());
+      uintptr_t offset = static_cast<uintptr_t>(record.offset) * c10::elementSize(record.dtype);
+      uint32_t space = is_inner(record.storage) ? record.storage : kFixedPlaces;
+      all.push_back({space, base + offset, base + record.extent, writes});
+    }
+  }
+  return all;
+}
+
+std::vector<Work> Graph::works() {
+  size_t count = sequence_.kernels.size();
+  std::vector<std::vector<Access>> used;
+  for (size_t i = 0; i < count; i++) used.push_back(accesses(i));
+  auto after = dependences(used);
+  std::vector<Work> all;
+  for (size_t i = 0; i < count; i++) {
+    size_t begin = sequence_.steps[i], end = end_of(i);
+    const Kernel& kernel = *sequence_.kernels[i];
+    Solo found{Work::kAlone, contest_.costs()[i]};
+    if (end - begin == 1) {
+      found = solo(call_of(recording_->steps()[begin]), kernel, contest_.costs()[i]);
+    } else {
+      for (size_t step = begin; step < end; step++) {
+        auto call = call_of(recording_->steps()[step]);
+        if (!is_plain_work(*call.op, kernel, call)) found.kind = Work::kFixed;
+      }
+    }
+    all.push_back({found.kind, contest_.costs()[i], found.nanoseconds, std::move(after[i])});
+  }
+  return all;
+}
+
+// Gives inner memory other places: two of it may share one only if all that use the one come before all that use the
+// other, on whatever lanes. `lasts` are counted in steps of the schedule.
+void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<int64_t>& lasts) {
+  size_t count = recording_->storages().size();
+  auto when = clocks(schedule, sequence_.kernels.size());
+  std::vector<Life> lives(count, Life{{kForever, kForever}, {-1, -1}});
+  int64_t position = 0;
+  for (const auto& stretch : schedule.stretches) {
+    for (uint32_t work : stretch.order) {
+      for (size_t step = sequence_.steps[work]; step < end_of(work); step++, position++) {
+        for (const auto& use : recording_->uses_of(step)) {
+          uint32_t storage = recording_->slot(use.slot).storage;
+          if (storage == tape::kNone || !is_inner(storage)) continue;
+          lasts[storage] = position;
+          for (int lane : {0, 1}) {
+            lives[storage].first[lane] = std::min(lives[storage].first[lane], when[work].first[lane]);
+            lives[storage].last[lane] = std::max(lives[storage].last[lane], when[work].last[lane]);
+          }
+        }
+      }
+    }
+  }
+  std::vector<Obstacle> obstacles;
+  for (const auto& range : pool_->leased()) obstacles.push_back({range, kForever});
+  std::vector<Need> needs;
+  std::vector<uint32_t> needers;
+  for (uint32_t storage = 0; storage < count; storage++) {
+    const auto& range = ranges_[storage];
+    if (range.begin == range.end) continue;
+    if (is_inner(storage)) {
+      needs.push_back({recording_->storages()[storage].extent, lives[storage]});
+      needers.push_back(storage);
+      continue;
+    }
+    obstacles.push_back({range, kForever});
+    auto overlaps = [&](const Range& other) { return other.overlaps(range); };
+    if (std::any_of(sequence_.writes.begin(), sequence_.writes.end(), overlaps)) made.writes.push_back(range);
+    made.bytes = std::max(made.bytes, range.end);
+  }
+  made.bytes = std::max(made.bytes, lay_out(needs, obstacles, kForever));
+  pool_->reach(made.bytes);
+  for (size_t i = 0; i < needs.size(); i++) {
+    made.writes.push_back({needs[i].offset, needs[i].offset + needs[i].bytes});
+    memory_[needers[i]] = storage_at(pool_->at(needs[i].offset), needs[i].bytes);
+  }
+  made.writes = merged(std::move(made.writes));
+  for (uint32_t slot = 0; slot < tensors_.size(); slot++) {
+    uint32_t storage = recording_->slot(slot).storage;
+    if (storage != tape::kNone && is_inner(storage)) tensors_[slot].reset();
+  }
+}
+
+void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vector<int64_t>& lasts, int64_t& position) {
+  std::vector<Placed> placed;
+  std::vector<uint32_t> places(sequence_.kernels.size());  // by work
+  for (uint32_t work : stretch.order) {
+    places[work] = static_cast<uint32_t>(made.kernels.size() + placed.size());
+    for (size_t step = sequence_.steps[work]; step < end_of(work); step++) {
+      placed.push_back(bind(step, lasts));
+      placed.back().step = position++;
+    }
+  }
+  if (!stretch.is_parallel()) {
+    fuse(placed);
+    made.add(std::move(placed));
+    made.pieces.push_back({made.kernels.size(), stretch.one_thread, nullptr});
+    return;
+  }
+  made.add(std::move(placed));
+  auto step_of = [&](const Task& task) {
+    return Lanes::Step{made.kernels[places[task.work]].get(), task.wait, places[task.work]};
+  };
+  std::vector<Lanes::Step> lanes[2], order;
+  for (int lane : {0, 1}) {
+    for (const auto& task : stretch.lanes[lane]) lanes[lane].push_back(step_of(task));
+  }
+  for (uint32_t work : stretch.order) order.push_back(step_of({work, 0}));
+  auto both = std::make_unique<Lanes>(std::move(lanes[0]), std::move(lanes[1]), std::move(order));
+  made.pieces.push_back({made.kernels.size(), true, std::move(both)});
+}
+
+std::unique_ptr<Sequence> Graph::laid_out_for(const Schedule& schedule) {
+  // Inner memory has other places only while it is bound: all else that asks for a tensor asks for what stays.
+  struct Before {
+    Graph& graph;
+    std::vector<c10::Storage> memory = graph.memory_;
+    std::vector<at::Tensor> tensors = graph.tensors_;
+    ~Before() {
+      graph.memory_ = std::move(memory);
+      graph.tensors_ = std::move(tensors);
+    }
+  } before{*this};
+  auto made = std::make_unique<Sequence>();
+  std::vector<int64_t> lasts(recording_->storages().size(), kForever);
+  place_inner(schedule, *made, lasts);
+  int64_t position = 0;
+  for (const auto& stretch : schedule.stretches) add_stretch(stretch, *made, lasts, position);
+  return made;
+}
+
+}  // namespace torchreel::graphs

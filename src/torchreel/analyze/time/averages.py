@@ -1,0 +1,187 @@
+"""Averages: where the time went. The calls of a reel, grouped by what they have in common.
+
+What the columns mean:
+
+- `self_ns` is time in the calls of the group and in nothing that they called. Python and module calls that are not
+  shown count as part of the call around them, so that switching their recording on does not move time elsewhere.
+- `total_ns` is time from their beginning to their end. A call made by a call of its own group is not counted again.
+- `calls` counts them; an op called by an op of its own name is that call passed on to another overload, as
+  torch.profiler sees it too, and counts once when grouped by name.
+- A module's `self_ns` is that of the calls made in it and in none of its submodules; its `total_ns` has the submodules'
+  too; its `calls` are calls of the module, where these were recorded, else of the ops in it.
+- Percentages are of the sum of `self_ns`, as in torch.profiler; calls that ended on another thread have none.
+
+DuckDB does all of it and reads only the columns it needs; ids become text after the grouping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from torchreel.analyze.connection import opened
+from torchreel.analyze.time.groups import MEASURES, PLACES, Grouping, grouped
+from torchreel.analyze.time.nesting import kinds_in
+from torchreel.errors import OptionError
+from torchreel.reel import Reel
+
+KINDS = ("op", "backward", "torchscript", "lite", "custom", "static_runtime", "range", "module", "python", "other")
+
+SORTS = {
+    "self": "self_ns",
+    "total": "total_ns",
+    "count": "calls",
+    "memory": "self_alloc_bytes",
+    "flops": "flops",
+    "average": "average_ns",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Something to group by: its columns in ops, its text, how it is joined and the tables that this takes."""
+
+    keys: tuple[str, ...]
+    text: str
+    join: str = ""
+    tables: tuple[str, ...] = ()
+
+
+GROUPS = {
+    "name": Group(("name",), "g.name"),
+    "overload": Group(("overload",), "coalesce(g.overload, '')"),
+    "inputs": Group(
+        ("process", "inputs"),
+        "coalesce(replace(replace(inputs.dims, ', ', ','), ',', ', '), '(no inputs)')",
+        "LEFT JOIN inputs ON inputs.process = g.process AND inputs.id = g.inputs",
+        ("inputs",),
+    ),
+    "module": Group(
+        ("process", "module"),
+        "coalesce(modules.path, '(no module)')",
+        "LEFT JOIN modules ON modules.process = g.process AND modules.id = g.module",
+        ("modules",),
+    ),
+    "stack": Group(
+        ("process", "stack"),
+        "coalesce(source.text, '(no stack)')",
+        "LEFT JOIN source ON source.process = g.process AND source.id = g.stack",
+        ("stacks", "frames"),
+    ),
+    "thread": Group(
+        ("process", "thread"),
+        "CASE WHEN (SELECT count(*) FROM processes) > 1 THEN processes.name || '/' ELSE '' END"
+        " || coalesce(nullif(threads.name, ''), 'thread') || ' (' || coalesce(threads.os_id, g.thread) || ')'",
+        "LEFT JOIN threads ON threads.process = g.process AND threads.id = g.thread"
+        " LEFT JOIN processes ON processes.process = g.process",
+        ("threads", "processes"),
+    ),
+    "step": Group(("step",), "g.step"),
+    "process": Group(
+        ("process",),
+        "holder.name || coalesce(' rank ' || holder.rank, '')",
+        "LEFT JOIN processes AS holder ON holder.process = g.process",
+        ("processes",),
+    ),
+    "kind": Group(("kind",), "g.kind"),
+}
+
+
+def averages(
+    reel: Reel,
+    by: str | Sequence[str] = ("name",),
+    sort: str = "self",
+    limit: int | None = None,
+    kinds: Sequence[str] | None = None,
+    stack_frames: int = 5,
+) -> pa.Table:
+    """The calls of a reel grouped `by` name, overload, inputs, module, stack, thread, step, process, kind, or several.
+
+    `sort` is self, total, count, memory, flops or average, the greatest first; `limit` keeps the first rows; `kinds`
+    names the kinds of calls to count (else all but module and python, and with modules when grouped by them);
+    `stack_frames` is how many of the innermost frames of a stack make it the same one.
+    """
+    by = (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
+    _check(by, sort, limit, kinds, stack_frames)
+    texts = {table for group in by for table in GROUPS[group].tables}
+    with opened(reel, ("ops", *sorted(texts))) as connection:
+        steps = grouped(connection, _grouping(by, kinds, kinds_in(connection)))
+        table: pa.Table = connection.sql(_query(by, steps, sort, limit, stack_frames)).to_arrow_table()
+        return table
+
+
+def _check(by: tuple[str, ...], sort: str, limit: int | None, kinds: Sequence[str] | None, stack_frames: int) -> None:
+    unknown = [group for group in by if group not in GROUPS]
+    if unknown or not by:
+        what = repr(unknown[0]) if unknown else "nothing"
+        raise OptionError(f"Calls cannot be grouped by {what}: give one or more of {', '.join(GROUPS)}.")
+    if sort not in SORTS:
+        raise OptionError(f"Averages cannot be sorted by {sort!r}: give one of {', '.join(SORTS)}.")
+    if limit is not None and limit < 0:
+        raise OptionError(f"A limit of {limit} rows makes no sense: give a number from 0, or None for all rows.")
+    if stack_frames < 1:
+        raise OptionError(f"A stack of {stack_frames} frames makes no sense: give a number from 1.")
+    for kind in kinds or ():
+        if kind not in KINDS:
+            raise OptionError(f"There is no kind of call {kind!r}: give one or more of {', '.join(KINDS)}.")
+
+
+def _grouping(by: tuple[str, ...], kinds: Sequence[str] | None, present: set[str]) -> Grouping:
+    with_submodules = "module" in by and "name" not in by
+    calls_of_modules = False
+    if kinds is not None:
+        shown = present & set(kinds)
+    elif with_submodules and "module" in present:
+        shown = present - {"python"}
+        calls_of_modules = set(by) <= {"module", "thread", "step", "process"}
+    else:
+        shown = present - set(PLACES)
+    return Grouping(
+        keys=tuple(dict.fromkeys(key for group in by for key in GROUPS[group].keys)),
+        present=frozenset(present),
+        shown=frozenset(shown),
+        by_name="name" in by,
+        with_submodules=with_submodules,
+        calls_of_modules=calls_of_modules,
+    )
+
+
+def _query(by: tuple[str, ...], steps: list[str], sort: str, limit: int | None, stack_frames: int) -> str:
+    """The groups with text in place of ids, added up by that text, with shares and averages."""
+    names = ", ".join(f'"{group}"' for group in by)
+    texts = ", ".join(f'{GROUPS[group].text} AS "{group}"' for group in by)
+    joins = " ".join(dict.fromkeys(GROUPS[group].join for group in by))
+    steps = [
+        *([f"source AS ({_SOURCE.format(frames=stack_frames)})"] if "stack" in by else []),
+        *steps,
+        f"labelled AS (SELECT {texts}, {', '.join(f'g.{name}' for name in MEASURES)} FROM g {joins})",
+        f"summed AS (SELECT {names}, {', '.join(f'sum({name})::BIGINT AS {name}' for name in MEASURES)}"
+        " FROM labelled GROUP BY ALL)",
+    ]
+    return (
+        f"WITH RECURSIVE {', '.join(steps)} "
+        f"SELECT {names}, calls, self_ns, {_share('self_ns')} AS self_percent, "
+        f"total_ns, {_share('sync_ns')} AS total_percent, "
+        "CASE WHEN calls > 0 THEN round(total_ns / calls)::BIGINT END AS average_ns, "
+        "alloc_bytes, self_alloc_bytes, flops "
+        f"FROM summed ORDER BY {SORTS[sort]} DESC NULLS LAST, {names}"
+        + (f" LIMIT {limit}" if limit is not None else "")
+    )
+
+
+def _share(column: str) -> str:
+    return f"CASE WHEN sum(self_ns) OVER () > 0 THEN 100.0 * {column} / sum(self_ns) OVER () ELSE 0.0 END"
+
+
+# The innermost frames of each stack, as text.
+_SOURCE = """
+    SELECT s.process, s.id, string_agg(f.file || '(' || f.line || '): ' || f.function, chr(10) ORDER BY s.place) AS text
+    FROM (
+        SELECT process, id, unnest(frames[1:{frames}]) AS frame, generate_subscripts(frames[1:{frames}], 1) AS place
+        FROM stacks
+    ) AS s
+    JOIN frames AS f ON f.process = s.process AND f.id = s.frame
+    GROUP BY s.process, s.id
+"""

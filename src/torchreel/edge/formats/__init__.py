@@ -1,0 +1,1 @@
+"""The formats of deployed models: an adapter for each."""

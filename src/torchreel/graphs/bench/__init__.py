@@ -1,0 +1,1 @@
+"""What graphs would do for a function of the user's, measured."""

@@ -1,0 +1,1 @@
+"""A call becomes a recording: its ops, its outputs, its backward."""

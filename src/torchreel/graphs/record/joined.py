@@ -1,0 +1,88 @@
+"""A call whose inputs have a history of their own: recorded on leaves, and joined to that history afterwards.
+
+The backward that a recording takes along must end at the inputs. It would not, if they led on to what made them: to
+earlier calls of the same function, for example, with the same parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torchreel.graphs.record.gradient_parts import GradientParts
+
+
+class Joint:
+    """Results of a call on leaves, and which of these, and which parameters, they came from."""
+
+    def __init__(
+        self, outputs: list[torch.Tensor], leaves: list[torch.Tensor], cuts: Sequence[torch.Tensor] = ()
+    ) -> None:
+        self.outputs = outputs
+        self.leaves = leaves
+        self.cuts = cuts  # which count as leaves, after the others
+        self.parts = GradientParts(outputs, leaves, cuts)
+
+    def connected(self, owners: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs, as results of `owners`, one for each leaf and cut."""
+        return list(_Joined.apply(self, *(owners[place] for place in self.parts.places)))
+
+
+class _Joined(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(context: Any, joint: Joint, *owners: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        context.joint = joint
+        context.save_for_backward(*owners)
+        context.set_materialize_grads(False)
+        return tuple(tensor.detach() for tensor in joint.outputs)
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        joint = context.joint
+        given = [pair for pair in zip(joint.outputs, gradients, strict=True) if pair[1] is not None]
+        if not given:
+            return (None, *[None] * len(joint.parts.places))
+        outputs, known = (list(each) for each in zip(*given, strict=True))
+        if torch.is_grad_enabled():
+            of_parts = dict(zip(joint.parts.places, context.saved_tensors, strict=True))
+            owners = [of_parts[place] for place in range(len(joint.leaves) + len(joint.cuts))]
+            return (None, *derivatives_again(joint.parts, outputs, joint.leaves, owners, known, joint.cuts))
+        return (None, *joint.parts.run(outputs, known, retain_graph=True))
+
+
+def derivatives_again(
+    parts: GradientParts,
+    outputs: list[torch.Tensor],
+    leaves: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    given: list[torch.Tensor],
+    cuts: Sequence[torch.Tensor] = (),
+) -> list[torch.Tensor | None]:
+    """Derivatives of outputs of leaves that can be differentiated again: by the owners, and by what is given.
+
+    There is an owner for each of the leaves, and for each of the cuts.
+    """
+    gradients = [one.detach().requires_grad_() if one.requires_grad else one for one in given]
+    found = parts.run(outputs, gradients, create_graph=True)
+    places = [place for place, one in enumerate(found) if one is not None and one.requires_grad]
+    joint = Joint(
+        [one for one in found if one is not None and one.requires_grad],
+        [*leaves, *(one for one in gradients if one.requires_grad)],
+        cuts,
+    )
+    known = [*owners[: len(leaves)], *(one for one in given if one.requires_grad), *owners[len(leaves) :]]
+    joined = joint.connected(known) if places else []
+    for place, one in zip(places, joined, strict=True):
+        found[place] = one
+    return found
+
+
+def leaves_for(inputs: list[torch.Tensor], and_hooked: bool = False) -> list[torch.Tensor]:
+    """The inputs, with a leaf on the same memory in place of each that has a history (`and_hooked`: or hooks)."""
+    found: dict[int, torch.Tensor] = {}
+    for tensor in inputs:
+        if tensor.requires_grad and (tensor.grad_fn is not None or (and_hooked and tensor._backward_hooks)):
+            found.setdefault(id(tensor), tensor.detach().requires_grad_())
+    return [found.get(id(tensor), tensor) for tensor in inputs]

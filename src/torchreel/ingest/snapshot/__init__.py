@@ -1,0 +1,1 @@
+"""Memory snapshots, as PyTorch and torchreel write them."""

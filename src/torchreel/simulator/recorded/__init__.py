@@ -1,0 +1,1 @@
+"""Recorded histories: as programs to run again, and held against the simulator."""

@@ -1,0 +1,221 @@
+"""Start: the state of an allocator when a history begins that does not begin with an empty one.
+
+Nothing in a file holds it. It follows from the end and the events between: a segment was there if it is there at the
+end and was not made meanwhile, or was released without having been made; a block lived if it lives at the end and was
+not allocated meanwhile, or was freed without having been allocated. What lies between living blocks is free.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torchreel.simulator.actions import (
+    ALLOC,
+    FREE,
+    FREE_COMPLETED,
+    FREE_REQUESTED,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+)
+from torchreel.simulator.recorded.history import ACTION, ADDRESS, POOL, SIZE, UNKNOWN, History, Ints
+from torchreel.simulator.recorded.ranges import Range, old_ranges
+from torchreel.simulator.rules import LEAST_BLOCK, MOST_SMALL, SMALL_SEGMENT, round_size
+
+
+@dataclass
+class Segment:
+    base: int
+    size: int
+    page: int
+    stream: int
+    pool: int
+    small: bool
+
+
+@dataclass
+class Block:
+    address: int
+    size: int
+    requested: int
+    pending: bool
+    exact: bool = True  # the size is the recorded one
+    room: int = 0  # how much more of the memory behind it may be its own
+
+
+@dataclass
+class Start:
+    segments: list[Segment] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    mapped: list[tuple[int, int]] = field(default_factory=list)
+    range_bytes: int | None = None
+    """Address space of an expandable segment, if anything tells."""
+    flags: dict[int, set[str]] = field(default_factory=dict)
+    """What is peculiar of private pools."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.segments and not self.blocks
+
+    @property
+    def reserved(self) -> int:
+        return sum(size for _, size in self.mapped) + sum(s.size for s in self.segments if not s.page)
+
+    def rows(self) -> tuple[Ints, Ints, Ints]:
+        """Segments, blocks and mapped runs as the native model takes them."""
+        segments = [(s.base, s.size, s.page, s.stream, s.pool, s.small) for s in self.segments]
+        blocks = [(b.address, b.size, b.requested, b.room, b.pending) for b in self.blocks]
+        return _matrix(segments, 6), _matrix(blocks, 5), _matrix(self.mapped, 2)
+
+
+def _matrix(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
+    return np.array(rows, np.int64).reshape(len(rows), width)
+
+
+def rebuild(history: History) -> tuple[Start, Ints]:
+    """The start, and the events with the pools of segments filled in where the end tells them."""
+    events = history.events.copy()
+    blocks = _old_blocks(history)
+    native = _old_segments(history, events)
+    ranges = old_ranges(history, events, {block.address: block.requested for block in blocks})
+    start = Start(flags=_flags(history))
+    for base, (size, stream, pool, small) in sorted(native.items()):
+        start.segments.append(Segment(base, size, 0, stream, pool, small))
+    for old in ranges:
+        start.segments.append(Segment(old.base, old.size, old.page, old.stream, old.pool, old.small))
+        start.mapped.extend(old.runs)
+    start.segments.sort(key=lambda segment: segment.base)
+    start.mapped.sort()
+    _clip(start, ranges, history)
+    start.blocks = sorted(blocks, key=lambda block: block.address)
+    _size_blocks(start, history)
+    return start, events
+
+
+def _old_blocks(history: History) -> list[Block]:
+    """The blocks that lived when the history began."""
+    young: set[int] = set()
+    pending: set[int] = set()
+    old: dict[int, Block] = {}
+    columns = (history.events[:, column].tolist() for column in (ACTION, ADDRESS, SIZE))
+    for action, address, size in zip(*columns, strict=True):
+        if action == ALLOC:
+            young.add(address)
+        elif action in (FREE_REQUESTED, FREE, FREE_COMPLETED):
+            if address in young:
+                if action != FREE_REQUESTED:
+                    young.discard(address)
+            elif action == FREE_COMPLETED and address in pending:
+                pending.discard(address)
+            elif address not in old:
+                old[address] = Block(address, 0, size, pending=action == FREE_COMPLETED, exact=False)
+                if action == FREE_REQUESTED:
+                    pending.add(address)
+    found = list(old.values())
+    for block in history.blocks:
+        if block.address not in young and block.address not in pending and block.address not in old:
+            found.append(Block(block.address, block.size, block.requested, block.pending))
+        elif block.address in pending:  # its size is known after all
+            old[block.address].size, old[block.address].exact = block.size, True
+    return found
+
+
+def _old_segments(history: History, events: Ints) -> dict[int, tuple[int, int, int, bool]]:
+    """Size, stream, pool and kind of the segments that were there, expandable ones apart, by their address."""
+    native = {
+        segment.address: (segment.size, segment.stream, segment.pool, segment.small)
+        for segment in history.segments
+        if not segment.expandable
+    }
+    for index in np.flatnonzero(np.isin(events[:, ACTION], (SEGMENT_ALLOC, SEGMENT_FREE)))[::-1].tolist():
+        action, address, size, stream, pool = events[index].tolist()
+        if action == SEGMENT_ALLOC:
+            known = native.pop(address, None)
+            if pool == UNKNOWN and (known or len(history.pools) == 1):
+                events[index, POOL] = known[2] if known else 0
+        elif size > 0:
+            native[address] = (size, stream, pool, size <= SMALL_SEGMENT)
+    return {address: (size, stream, max(pool, 0), small) for address, (size, stream, pool, small) in native.items()}
+
+
+def _flags(history: History) -> dict[int, set[str]]:
+    """What the end tells of private pools: blocks are handed out whole, memory is not expandable though all else is."""
+    flags: dict[int, set[str]] = {}
+    starts = [segment.address for segment in history.segments]
+    for segment in history.segments:
+        if segment.pool and history.conf.expandable_segments and not segment.expandable:
+            flags.setdefault(segment.pool, set()).add("own_device")
+    for block in history.blocks:
+        place = bisect_right(starts, block.address) - 1
+        if place < 0 or not (segment := history.segments[place]).pool:
+            continue
+        slack = block.size - round_size(history.conf, block.requested)
+        oversize = history.conf.max_split_size is not None and block.size >= history.conf.max_split_size
+        if (slack > MOST_SMALL and not oversize) or (slack >= LEAST_BLOCK and segment.small):
+            flags.setdefault(segment.pool, set()).add("no_split")
+    return flags
+
+
+def _clip(start: Start, ranges: list[Range], history: History) -> None:
+    """Address spaces do not overlap, and all are of about the same size: the closest neighbours bound it."""
+    if history.total:
+        start.range_bytes = history.total + history.total // 8
+    bases = [segment.base for segment in start.segments]
+    for place, segment in enumerate(start.segments):
+        if not segment.page or place + 1 == len(bases):
+            continue
+        room = (bases[place + 1] - segment.base) // segment.page * segment.page
+        if room < segment.size:
+            segment.size = room
+            start.range_bytes = min(start.range_bytes or room, room)
+    if start.range_bytes is None:
+        return
+    extents = {old.base: max(end for _, end in old.ends()) - old.base for old in ranges}
+    for segment in start.segments:
+        if segment.page:
+            least = extents.get(segment.base, 0)
+            size = -(-max(start.range_bytes, least) // segment.page) * segment.page
+            segment.size = min(segment.size, size)
+
+
+def _size_blocks(start: Start, history: History) -> None:
+    """Sizes of the blocks of which only the request is known."""
+    bases = [segment.base for segment in start.segments]
+    runs = [address for address, _ in start.mapped]
+    for place, block in enumerate(start.blocks):
+        if block.exact:
+            continue
+        at = bisect_right(bases, block.address) - 1
+        size = round_size(history.conf, block.requested)
+        block.size = size
+        if at < 0:
+            continue
+        segment = start.segments[at]
+        end = segment.base + segment.size
+        if segment.page:
+            run = bisect_right(runs, block.address) - 1
+            end = sum(start.mapped[run]) if run >= 0 else end
+        if place + 1 < len(start.blocks):
+            end = min(end, start.blocks[place + 1].address)
+        _fit(block, size, end - block.address, segment, history, start.flags)
+
+
+def _fit(block: Block, size: int, gap: int, segment: Segment, history: History, flags: dict[int, set[str]]) -> None:
+    """A block's size within the gap up to the next one: in the large pool it may have more than was asked for.
+
+    No block of that pool is of 1 MiB or less, so a rest of that size is its own. Where more is left, up to 1 MiB of it
+    may be.
+    """
+    limit = history.conf.max_split_size
+    whole = "no_split" in flags.get(segment.pool, ()) or (limit is not None and size >= limit)
+    if gap < size:
+        block.size = max(gap, 0)
+    elif segment.page or segment.small:
+        block.size = gap if whole and segment.small else size
+    elif whole or gap - size <= MOST_SMALL:
+        block.size = gap
+    else:
+        block.room = min(MOST_SMALL, gap - size - MOST_SMALL - LEAST_BLOCK)

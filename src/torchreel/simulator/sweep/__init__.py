@@ -1,0 +1,1 @@
+"""Settings that are worth trying, tried, and what follows from that."""

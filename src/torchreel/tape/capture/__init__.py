@@ -1,0 +1,1 @@
+"""A function runs once, and what it did is on tape."""

@@ -1,0 +1,1 @@
+"""Optimizers on a tape: their numbers go on from step to step."""

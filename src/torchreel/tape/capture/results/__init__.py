@@ -1,0 +1,1 @@
+"""What a function returns, and what it leaves behind."""

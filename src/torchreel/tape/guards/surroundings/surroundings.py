@@ -1,0 +1,92 @@
+"""What a function finds around it in Python: variables, attributes, items, modules and optimizers.
+
+A tape has what the function made of them once. So they are looked at when the function is traced, and again before each
+replay: a number that is another one, a name that leads to another tensor, a hook that was not there is told by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from torchreel.tape.capture.results.effects import Effect
+from torchreel.tape.guards.changes import refusal
+from torchreel.tape.guards.surroundings.reached import Reached, callables_in, roots_of
+from torchreel.tape.guards.surroundings.watched import Watched
+from torchreel.tape.guards.tensor_forms import TensorForm
+from torchreel.tape.plain import is_tensor
+
+
+class Surroundings:
+    """All that a function can reach, when it is traced."""
+
+    def __init__(self, function: Any, given: Any) -> None:
+        walk = Reached()
+        walk.begin([*roots_of(function), *(("argument", part) for part in callables_in(given, 0))])
+        self._watched: list[Watched] = list(walk.watched())
+        self.modules = list(walk.modules())
+        self.effects: list[Effect] = []
+        self.names = walk.names
+        self._refusal = walk.refusal
+        self._forms: list[TensorForm] = []
+
+    def end(self, is_used: Callable[[torch.Tensor], bool], slot_of: Callable[[torch.Tensor], int]) -> str:
+        """After the call. Gives why no replay can stand for another call, or nothing.
+
+        `slot_of` knows the tensors that ops made or were given. What the function left is in `effects`; whether its
+        next call would read it, left_behind judges.
+        """
+        said = self._refusal
+        for watched in self._watched:
+            gone = set()
+            for place, name, was, now in () if watched.is_same() else watched.changes():
+                gone.add(place)
+                if watched.is_hidden:
+                    said = said or _changed_within(name)
+                elif not watched.is_form:
+                    said = said or refusal(name, was, now, is_used)
+                    self.effects += watched.effects(place, now, slot_of)
+                if not watched.is_form:
+                    continue
+                self.effects += watched.growth(place, was, slot_of)
+                # An input may be among them, which is another at the next call anyway.
+                if any(is_tensor(part) and is_used(part) and slot_of(part) < 0 for part in watched.parts(place)):
+                    said = said or (
+                        f"The function changed {name}, and read tensors from there: its next call would read others. "
+                        "Keep them in a tensor that is changed in place."
+                    )
+            unused = [i for i, value in enumerate(watched.values) if is_tensor(value) and not is_used(value)]
+            self._forms += (watched.form(place) for place in unused if place not in gone)
+            gone.update(unused)
+            if gone:
+                watched.keep([place for place in range(len(watched.keys)) if place not in gone])
+        self._watched = [watched for watched in self._watched if watched.keys]
+        return said
+
+    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Those of the state, by name."""
+        for watched in self._watched:
+            yield from watched.tensors()
+
+    def optimizers(self) -> Iterator[tuple[str, torch.optim.Optimizer]]:
+        """Those that it can reach, by name."""
+        for watched in self._watched:
+            for key, value in zip(watched.keys, watched.values, strict=True):
+                if issubclass(type(value), torch.optim.Optimizer):
+                    yield watched.name_of(key), value
+
+    def check(self) -> None:
+        """Raises a GuardError if something is not what it was."""
+        for watched in self._watched:
+            watched.check()
+        for form in self._forms:
+            form.check()
+
+
+def _changed_within(name: str) -> str:
+    return (
+        f"The function changed {name}, which a replay would not: keep such values outside of what is traced, or in a "
+        "tensor that is changed in place."
+    )

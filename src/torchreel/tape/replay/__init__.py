@@ -1,0 +1,1 @@
+"""A tape runs again: its arguments, its outputs, its file."""

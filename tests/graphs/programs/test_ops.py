@@ -1,0 +1,32 @@
+"""PyTorch's database of ops through graphs, bit by bit as eager: a sample here, all of them with `long`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.graphs.programs.graphed_ops import DIFFERENTIABLE, Tally, check, ways
+from tests.tape.op_database import SOME_DTYPES, calm, database, pytest_generate_tests, title  # noqa: F401
+
+_EVERY = 17  # op, of the sample
+_SHARDS = 4
+
+
+@pytest.mark.parametrize("shard", range(_SHARDS))
+def test_ops_of_a_sample_are_replayed_bit_by_bit(shard: int) -> None:
+    tally = Tally()
+    for op in database()[::_EVERY][shard::_SHARDS]:
+        for way in ways(op, (torch.float32,)):
+            check(op, way, 2, tally)
+    assert tally.unlike == []
+    assert tally.replayed > 0.7 * tally.samples
+
+
+@pytest.mark.long
+def test_op_is_replayed_bit_by_bit(op: Any) -> None:
+    tally = Tally()
+    for way in ways(op, (*DIFFERENTIABLE, *SOME_DTYPES[1:])):
+        check(op, way, None, tally)
+    assert tally.unlike == []
