@@ -24,7 +24,7 @@ ALLOWED = {
     "export": {"reel", "analyze", "program"},
     "record": {"reel", "_core", "program", "tape"},
     "profiler": {"reel", "record", "analyze", "export", "_core"},
-    "edge": {"reel", "record", "export", "_core"},
+    "edge": {"reel", "record", "export", "_core", "_lite"},
     "program": set(),
     "guards": {"_graphs"},
     "tape": {"program", "guards", "_tape"},

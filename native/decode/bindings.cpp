@@ -71,6 +71,12 @@ py::object stack_numbers(StackTable& table, const py::list& lists) {
 }  // namespace
 
 PYBIND11_MODULE(_decode, module) {
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const PythonError&) {  // the error is set already
+    }
+  });
   py::register_exception<SpoolError>(module, "SpoolError");
   auto pickle_error = py::register_exception<PickleError>(module, "PickleError");
   py::register_exception<TruncatedPickleError>(module, "TruncatedPickleError", pickle_error);
@@ -82,7 +88,8 @@ PYBIND11_MODULE(_decode, module) {
   py::class_<StackTable>(module, "StackTable")
       .def(py::init<>())
       .def("numbers", &stack_numbers, py::arg("lists"))
-      .def_property_readonly("frames", &StackTable::frames)
+      .def_property_readonly("frames",
+                             [](const StackTable& table) { return py::reinterpret_borrow<py::list>(table.frames()); })
       .def_property_readonly("ends", [](const StackTable& table) { return bytes_of(table.ends()); })
       .def_property_readonly("content", [](const StackTable& table) { return bytes_of(table.content()); });
   py::class_<Batch>(module, "Batch")

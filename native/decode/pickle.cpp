@@ -1,6 +1,5 @@
 #include "decode/pickle.h"
 
-#include <pybind11/pybind11.h>
 #include <unistd.h>
 
 #include <bit>
@@ -59,7 +58,7 @@ const char* refused_name(unsigned char opcode) {
 }
 
 PyObject* checked(PyObject* object) {
-  if (object == nullptr) throw pybind11::error_already_set();
+  if (object == nullptr) throw PythonError();
   return object;
 }
 
@@ -282,7 +281,7 @@ PyObject* Machine::run() {
     opcode_ = *bytes_.take(1);
     if (opcode_ == '.') break;
     step();
-    if (steps % kSignalInterval == 0 && PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+    if (steps % kSignalInterval == 0 && PyErr_CheckSignals() != 0) throw PythonError();
   }
   require(1);
   PyObject* value = stack_.back();
@@ -501,7 +500,7 @@ void Machine::append_from(size_t first) {
   Py_ssize_t end = PyList_GET_SIZE(target);
   int failed = PyList_SetSlice(target, end, end, values);
   Py_DECREF(values);
-  if (failed != 0) throw pybind11::error_already_set();
+  if (failed != 0) throw PythonError();
 }
 
 // Keys are text: other keys are in no snapshot, nested ones are hashed recursively, and integers of chosen values
@@ -517,7 +516,7 @@ void Machine::set_from(size_t first) {
       throw RefusedPickleError(std::string("a dictionary with a key of type ") + Py_TYPE(stack_[i])->tp_name + " at " +
                                where());
     }
-    if (PyDict_SetItem(target, stack_[i], stack_[i + 1]) != 0) throw pybind11::error_already_set();
+    if (PyDict_SetItem(target, stack_[i], stack_[i + 1]) != 0) throw PythonError();
   }
   drop_to(first);
 }

@@ -59,7 +59,10 @@ class PickleBytes {
   const unsigned char* end_ = nullptr;
 };
 
-// The value of a pickle, a new reference. Throws PickleError, or pybind11's error_already_set for what Python raised.
+// Python has raised an error, which is set.
+struct PythonError {};
+
+// The value of a pickle, a new reference. Throws PickleError, or PythonError.
 PyObject* read_pickle(PickleBytes bytes);
 
 }  // namespace torchreel

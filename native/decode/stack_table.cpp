@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <random>
 
-namespace py = pybind11;
+#include "decode/pickle.h"
 
 namespace torchreel {
 
-StackTable::StackTable() {
+namespace {
+
+Reference owned(PyObject* object) {
+  if (object == nullptr) throw PythonError();
+  return Reference(object);
+}
+
+}  // namespace
+
+StackTable::StackTable() : frames_(owned(PyList_New(0))), by_content_(owned(PyDict_New())) {
   std::random_device device;
   seed_ = (uint64_t{device()} << 32) | device();
 }
@@ -35,7 +44,7 @@ int32_t StackTable::frame_number(PyObject* frame) {
 // The number of a frame that was not seen before: that of another one of the same content, or a new one. Only texts
 // and integers are hashed: anything else may be nested without end.
 int32_t StackTable::same_frame(PyObject* frame) {
-  auto next = static_cast<int32_t>(frames_.size());
+  auto next = static_cast<int32_t>(PyList_GET_SIZE(frames_.get()));
   PyObject* parts[3] = {nullptr, nullptr, nullptr};
   if (PyDict_CheckExact(frame)) {
     const char* keys[3] = {"filename", "name", "line"};
@@ -44,14 +53,14 @@ int32_t StackTable::same_frame(PyObject* frame) {
   bool proper = parts[0] != nullptr && PyUnicode_CheckExact(parts[0]) && parts[1] != nullptr &&
                 PyUnicode_CheckExact(parts[1]) && parts[2] != nullptr && PyLong_CheckExact(parts[2]);
   if (proper) {
-    auto key = py::reinterpret_steal<py::object>(PyTuple_Pack(3, parts[0], parts[1], parts[2]));
-    if (!key) throw py::error_already_set();
-    PyObject* same = PyDict_SetDefault(by_content_.ptr(), key.ptr(), py::int_(next).ptr());
-    if (same == nullptr) throw py::error_already_set();
+    Reference key = owned(PyTuple_Pack(3, parts[0], parts[1], parts[2]));
+    Reference fresh = owned(PyLong_FromLong(next));
+    PyObject* same = PyDict_SetDefault(by_content_.get(), key.get(), fresh.get());
+    if (same == nullptr) throw PythonError();
     auto number = static_cast<int32_t>(PyLong_AsLong(same));
     if (number != next) return number;
   }
-  frames_.append(py::handle(frame));
+  if (PyList_Append(frames_.get(), frame) != 0) throw PythonError();
   return next;
 }
 

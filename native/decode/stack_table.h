@@ -3,14 +3,22 @@
 // number too. Requires the GIL. The lists must stay alive, and unchanged, as long as the table is used.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <Python.h>
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
 namespace torchreel {
 
+// A reference that is given back at the end.
+struct Release {
+  void operator()(PyObject* object) const { Py_DECREF(object); }
+};
+using Reference = std::unique_ptr<PyObject, Release>;
+
+// Throws PythonError.
 class StackTable {
  public:
   StackTable();
@@ -19,7 +27,7 @@ class StackTable {
   bool number(PyObject* list, int32_t* number);
 
   // One object for each distinct frame. What is no proper frame is among them too: whoever reads them checks.
-  const pybind11::list& frames() const { return frames_; }
+  PyObject* frames() const { return frames_.get(); }
   // Of stack n, the numbers of its frames are content[ends[n - 1]] to content[ends[n]].
   const std::vector<int64_t>& ends() const { return ends_; }
   const std::vector<int32_t>& content() const { return content_; }
@@ -34,8 +42,8 @@ class StackTable {
   std::unordered_map<PyObject*, int32_t> lists_;
   std::unordered_map<PyObject*, int32_t> frame_numbers_;
   std::unordered_multimap<uint64_t, int32_t> hashes_;
-  pybind11::list frames_;
-  pybind11::dict by_content_;
+  Reference frames_;      // a list
+  Reference by_content_;  // a dictionary
   std::vector<int64_t> ends_;
   std::vector<int32_t> content_;
   std::vector<int32_t> scratch_;  // the stack that is being looked for

@@ -1,5 +1,6 @@
-#include "edge/lite.h"
-
+// torchreel._lite: what the lite interpreter's modules know of their debug handles. An extension of its own, because
+// torch's headers of that interpreter take longer to compile than all else that a recording needs.
+#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/mobile/code.h>
 #include <torch/csrc/jit/mobile/function.h>
@@ -7,15 +8,13 @@
 
 namespace py = pybind11;
 
-namespace torchreel {
-
-// Both texts are torch's own, from the debug maps of the model's file: the hierarchy of modules, and the traceback.
-// Its classes are known to pybind11 from torch's own binding of them.
-void bind_lite(py::module_& module) {
-  module.def("lite_place", [](const torch::jit::mobile::Module& lite, int64_t handle) {
+// Both texts of a location are torch's own, from the debug maps of the model's file: the hierarchy of modules, and the
+// traceback. The classes are known to pybind11 from torch's own binding of them.
+PYBIND11_MODULE(_lite, module) {
+  module.def("location", [](const torch::jit::mobile::Module& lite, int64_t handle) {
     return py::make_tuple(lite.getModuleHierarchy(handle), lite.getCallStack(handle));
   });
-  module.def("lite_ops", [](const torch::jit::mobile::Module& lite) {
+  module.def("ops", [](const torch::jit::mobile::Module& lite) {
     std::vector<std::pair<int64_t, int>> ops;
     for (const auto& method : lite.get_methods()) {
       const auto& code = method.function().get_code();
@@ -30,5 +29,3 @@ void bind_lite(py::module_& module) {
     return ops;
   });
 }
-
-}  // namespace torchreel

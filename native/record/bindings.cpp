@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 
-#include "edge/lite.h"
 #include "memory/front_allocator.h"
 #include "record/backend_reports.h"
 #include "record/counters.h"
@@ -306,7 +305,6 @@ PYBIND11_MODULE(_core, module) {
                           reinterpret_cast<uintptr_t>(&take_backend_memory));
   });
   module.def("forget_backend_reports", &forget_backend_reports);
-  bind_lite(module);
   bind_memory(module);
   py::class_<Range>(module, "Range")
       .def(py::init<py::object>())

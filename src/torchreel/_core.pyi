@@ -113,12 +113,6 @@ def backend_functions() -> tuple[int, int]:
 def forget_backend_reports() -> None:
     """In a fork: the profiles are its parent's."""
 
-def lite_ops(module: Any) -> list[tuple[int, int]]:
-    """Of a module of the lite interpreter: each op's debug handle, and how many inputs it is given, -1 if unknown."""
-
-def lite_place(module: Any, handle: int) -> tuple[str, str]:
-    """The hierarchy and the traceback of a debug handle, as torch tells them."""
-
 class Range:
     def __init__(self, name: str | bytes) -> None: ...
     def __enter__(self) -> Self: ...

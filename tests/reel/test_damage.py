@@ -19,6 +19,8 @@ from torchreel.cli.main import main
 from torchreel.errors import CorruptReelError, TruncatedReelError
 from torchreel.reel.tables import TABLES
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[2]
 
 

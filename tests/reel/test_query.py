@@ -24,6 +24,8 @@ from torchreel.errors import NotAReelError, QueryError
 from torchreel.reel import query
 from torchreel.reel.tables import TABLES
 
+pytestmark = pytest.mark.programs
+
 MANY = 1024
 
 

@@ -19,6 +19,8 @@ from torchreel.export import export
 from torchreel.ingest import import_snapshot, read_snapshot
 from torchreel.reel import Reel, load
 
+pytestmark = pytest.mark.programs
+
 # What readers need although a file did not have it.
 ADDED_TO_SEGMENT = {"frames", "segment_pool_id"}
 ADDED_TO_BLOCK = {"address", "frames"}

@@ -14,6 +14,8 @@ from torchreel.allocator import predict
 from torchreel.errors import NotAReelError, OptionError, TorchreelError
 from torchreel.simulator.predict.gpu_only import reduction_buffer
 
+pytestmark = pytest.mark.programs
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SMALL_WORKSPACE, LARGE_WORKSPACE = 8_519_680, 32 * MIB
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchreel import _core
+from torchreel import _lite
 from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Place, Undo
 from torchreel.edge.formats.calls import watch_call, watch_method
 from torchreel.edge.formats.hierarchy import modules_of, steps_of
@@ -55,7 +55,7 @@ class Lite(Adapter):
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self.arities = {handle: given for handle, given in _core.lite_ops(module._c) if given >= 0}
+        self.arities = {handle: given for handle, given in _lite.ops(module._c) if given >= 0}
         found = self._class_of_model()
         self.name = found or "model"
         if found is None:
@@ -75,7 +75,7 @@ class Lite(Adapter):
     def _texts(self, handle: int) -> tuple[str, str]:
         """The hierarchy and the traceback of a handle; of a damaged file they may be no text."""
         try:
-            return _core.lite_place(self._module._c, handle)
+            return _lite.location(self._module._c, handle)
         except (UnicodeDecodeError, RuntimeError):
             return "", ""
 
