@@ -74,7 +74,7 @@ LIBRARIES = {
         generator="torchreel.tape.codegen.generator",
     ),
     "_graphs": Library(
-        sources("graphs", "cpython/dict_version.cpp", "torch/anatomy.cpp", "torch/tensor_state.cpp"),
+        sources("graphs", "cpython/dict_version.cpp", "torch/tensor_layout.cpp", "torch/tensor_state.cpp"),
         _MANY,
         torch=True,
         precompiled="native/torch/precompiled.h",

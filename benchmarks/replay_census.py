@@ -23,7 +23,7 @@ _MOVED = {
     "kernel_generator": "codegen.kernel_generator",
     "lowering_queue": "inductor.queue",
     "partition": "compile.partition",
-    "recording": "record.recording",
+    "recording": "record.recorded_call",
     "structured_kernel": "codegen.structured_kernel",
 }
 for _old, _new in _MOVED.items():

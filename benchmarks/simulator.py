@@ -11,7 +11,7 @@ from benchmarks.result import Goal, Result, Spread
 from torchreel.allocator import simulate
 from torchreel.simulator.actions import ALLOC, FREE
 from torchreel.simulator.conf import Conf
-from torchreel.simulator.program import Columns, Program, Programs
+from torchreel.simulator.request_trace import Columns, RequestTrace, RequestTraces
 from torchreel.simulator.rules import native_rules
 
 EVENTS = 1_000_000
@@ -55,11 +55,11 @@ def program(count: int) -> list[Event]:
     return events
 
 
-def _programs(events: list[Event]) -> Programs:
+def _programs(events: list[Event]) -> RequestTraces:
     columns = Columns()
     for place, (action, handle, size, stream, pool) in enumerate(events):
         columns.add(ALLOC if action == "alloc" else FREE, handle, size, stream, pool, place)
-    return Programs({"cuda:0": Program("cuda:0", **columns.arrays())})
+    return RequestTraces({"cuda:0": RequestTrace("cuda:0", **columns.arrays())})
 
 
 def _plain(events: list[Event]) -> None:

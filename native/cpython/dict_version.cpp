@@ -23,32 +23,32 @@ const char* entries_of(const PyDictKeysObject* keys) {
 
 const uint64_t* dict_version(PyObject* dict) { return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag; }
 
-void DictPlaces::find(PyObject* dict, const std::vector<PyObject*>& names) {
+void DictSlots::find(PyObject* dict, const std::vector<PyObject*>& names) {
   keys_ = nullptr;
   if (reinterpret_cast<PyDictObject*>(dict)->ma_values != nullptr) return;
   const auto* keys = keys_of(dict);
   if (keys->dk_kind != DICT_KEYS_UNICODE) return;
-  places_.clear();
+  slots_.clear();
   const auto* entries = reinterpret_cast<const PyDictUnicodeEntry*>(entries_of(keys));
   for (PyObject* name : names) {
-    Place place{name};
-    for (Py_ssize_t i = 0; i < keys->dk_nentries && place.value == nullptr; i++) {
-      if (entries[i].me_key == name) place.value = &entries[i].me_value;
+    Slot slot{name};
+    for (Py_ssize_t i = 0; i < keys->dk_nentries && slot.value == nullptr; i++) {
+      if (entries[i].me_key == name) slot.value = &entries[i].me_value;
     }
-    places_.push_back(place);
+    slots_.push_back(slot);
   }
   keys_ = keys;
   size_ = size_of(keys);
 }
 
-bool DictPlaces::fit(PyObject* dict) const {
+bool DictSlots::fit(PyObject* dict) const {
   const auto* keys = keys_of(dict);
   return keys == keys_ && reinterpret_cast<PyDictObject*>(dict)->ma_values == nullptr && size_of(keys) == size_;
 }
 
-PyObject* DictPlaces::at(size_t number) const {
-  const Place& place = places_[number];
-  return place.value != nullptr && place.value[-1] == place.name ? *place.value : nullptr;
+PyObject* DictSlots::at(size_t number) const {
+  const Slot& slot = slots_[number];
+  return slot.value != nullptr && slot.value[-1] == slot.name ? *slot.value : nullptr;
 }
 
 }  // namespace torchreel::graphs

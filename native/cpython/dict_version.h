@@ -15,23 +15,23 @@ const uint64_t* dict_version(PyObject* dict);
 
 // Where a dict has the value of a name, so that it can be read again without looking it up.
 // Needs the GIL. A dict that has grown, or that shares its keys with others, is looked up in anew.
-class DictPlaces {
+class DictSlots {
  public:
   // The names have to live as long as this.
   void find(PyObject* dict, const std::vector<PyObject*>& names);
-  // Whether places are those of this dict as it is now.
+  // Whether the slots are those of this dict as it is now.
   bool fit(PyObject* dict) const;
-  // The value of a name by its number, where places fit; nothing where it was absent or has been deleted.
+  // The value of a name by its number, where the slots fit; nothing where it was absent or has been deleted.
   PyObject* at(size_t number) const;
 
  private:
-  struct Place {
+  struct Slot {
     PyObject* name;
     PyObject* const* value = nullptr;  // the name of an entry is right before its value
   };
   const void* keys_ = nullptr;
   int size_ = 0;
-  std::vector<Place> places_;
+  std::vector<Slot> slots_;
 };
 
 }  // namespace torchreel::graphs

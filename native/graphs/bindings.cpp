@@ -4,8 +4,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "graphs/bindings_kernels.h"
-#include "graphs/call/entry.h"
-#include "graphs/kernels/layers/result_place.h"
+#include "graphs/call/call_cache.h"
+#include "graphs/kernels/layers/result_placement.h"
 #include "memory/private_pools.h"
 #include "tape/slots.h"
 #include "tape/steps.h"
@@ -25,12 +25,13 @@ std::vector<uint32_t> slots_of(const std::vector<int64_t>& slots) {
 // The op that each begins with, slots of gradients, and of derivatives.
 using Segments = std::vector<std::tuple<size_t, std::vector<int64_t>, std::vector<int64_t>>>;
 
-std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list& ops, const tape::Kept& kept,
-                                          const std::map<uint32_t, at::Tensor>& tensors,
-                                          const std::vector<int64_t>& inputs, const std::vector<int64_t>& outputs,
-                                          const Segments& segments, const py::list& bindings, size_t boundary,
-                                          std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients, bool elides,
-                                          const std::map<uint32_t, uint32_t>& bumps) {
+std::shared_ptr<StaticProgram> make_static_program(const py::list& slots, const py::list& ops, const tape::Kept& kept,
+                                                   const std::map<uint32_t, at::Tensor>& tensors,
+                                                   const std::vector<int64_t>& inputs,
+                                                   const std::vector<int64_t>& outputs, const Segments& segments,
+                                                   const py::list& bindings, size_t boundary,
+                                                   std::vector<std::pair<at::Tensor, at::Tensor>> held_gradients,
+                                                   bool elides, const std::map<uint32_t, uint32_t>& bumps) {
   Recorded recorded;
   for (const auto& slot : slots) recorded.slots.push_back(tape::slot_of(slot));
   uint32_t index = 0;
@@ -57,7 +58,7 @@ std::shared_ptr<Recording> make_recording(const py::list& slots, const py::list&
   recorded.elides = elides;
   recorded.bumps.assign(recorded.slots.size(), 1);
   for (const auto& [slot, count] : bumps) recorded.bumps.at(slot) = count;
-  return std::make_shared<Recording>(std::move(recorded));
+  return std::make_shared<StaticProgram>(std::move(recorded));
 }
 
 // A call as vectorcall would have it.
@@ -83,9 +84,9 @@ std::shared_ptr<Signature> make_signature(const py::tuple& args, const py::dict&
   return std::make_shared<Signature>(call.all.data(), call.positional, call.name_tuple());
 }
 
-py::list graphs_of(const Route& route) {
+py::list graphs_of(const Replay& replay) {
   py::list all;
-  for (const auto& graph : route.graphs()) {
+  for (const auto& graph : replay.graphs()) {
     py::dict row;
     row["part"] = graph->part().is_forward() ? "forward" : "backward";
     row["kernels"] = graph->kernels();
@@ -111,7 +112,7 @@ using Pointers = std::vector<std::tuple<int64_t, int64_t, size_t>>;
 using Clusters =
     std::vector<std::tuple<int64_t, int64_t, std::vector<uint32_t>, std::vector<uint32_t>, std::vector<uint32_t>>>;
 
-void lower(Route& route, const std::string& library, const std::string& entry, const Pointers& pointers,
+void lower(Replay& replay, const std::string& library, const std::string& entry, const Pointers& pointers,
            const std::vector<size_t>& scratch, const Clusters& clusters) {
   std::vector<Generated::Pointer> wanted;
   for (const auto& [slot, own, offset] : pointers) wanted.push_back({slot, own, offset});
@@ -126,12 +127,12 @@ void lower(Route& route, const std::string& library, const std::string& entry, c
     all.push_back(std::move(cluster));
   }
   auto generated = std::make_shared<Generated>(library, entry, std::move(wanted), scratch);
-  route.lowering().add(generated, std::move(all));
+  replay.lowering().add(generated, std::move(all));
 }
 
-py::list clusters_of(const Route& route) {
+py::list clusters_of(const Replay& replay) {
   py::list all;
-  for (const auto& row : route.lowering().rows()) {
+  for (const auto& row : replay.lowering().rows()) {
     const char* state = row.state == Replacement::kToCheck ? "to check"
                         : row.state == Replacement::kUsed  ? "used"
                                                            : "dropped";
@@ -140,9 +141,9 @@ py::list clusters_of(const Route& route) {
   return all;
 }
 
-py::list kernels_of(const Route& route) {
+py::list kernels_of(const Replay& replay) {
   py::list all;
-  for (const auto& graph : route.graphs()) {
+  for (const auto& graph : replay.graphs()) {
     py::list rows;
     for (size_t i = 0; i < graph->kernels(); i++) {
       rows.append(py::make_tuple(graph->op_of(i), graph->kernel(i).layer()));
@@ -155,13 +156,13 @@ py::list kernels_of(const Route& route) {
 }  // namespace
 
 PYBIND11_MODULE(_graphs, module) {
-  py::capsule place = py::module_::import("torchreel._core").attr("place_blocks");
+  py::capsule capsule = py::module_::import("torchreel._core").attr("place_blocks");
   py::capsule pools = py::module_::import("torchreel._core").attr("private_pools");
   set_private_pools(pools.get_pointer<torchreel::PrivatePools>());
-  set_place_blocks(*place.get_pointer<torchreel::PlaceBlocks>());
+  set_place_blocks(*capsule.get_pointer<torchreel::PlaceBlocks>());
   bind_kernels(module);
   bind_guards(module);
-  bind_entry(module);
+  bind_cached_call(module);
   static py::exception<NotStatic> not_static(module, "NotStaticError", PyExc_RuntimeError);
   py::register_exception_translator([](std::exception_ptr error) {
     try {
@@ -172,25 +173,25 @@ PYBIND11_MODULE(_graphs, module) {
       PyErr_SetObject(not_static.ptr(), value.ptr());
     }
   });
-  py::class_<Recording, std::shared_ptr<Recording>>(module, "Recording")
-      .def(py::init(&make_recording), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
+  py::class_<StaticProgram, std::shared_ptr<StaticProgram>>(module, "StaticProgram")
+      .def(py::init(&make_static_program), py::kw_only(), py::arg("slots"), py::arg("ops"), py::arg("kept"),
            py::arg("tensors"), py::arg("inputs"), py::arg("outputs"), py::arg("segments"), py::arg("bindings"),
            py::arg("boundary"), py::arg("held_gradients"), py::arg("elides"), py::arg("bumps"))
-      .def_property_readonly("written_inputs", &Recording::written_inputs)
-      .def_property_readonly("has_guards", &Recording::has_guards)
-      .def_property_readonly("boundaries", &Recording::boundaries)
+      .def_property_readonly("written_inputs", &StaticProgram::written_inputs)
+      .def_property_readonly("has_guards", &StaticProgram::has_guards)
+      .def_property_readonly("boundaries", &StaticProgram::boundaries)
       .def_property_readonly("step_ops",
-                             [](const Recording& self) {
+                             [](const StaticProgram& self) {
                                std::vector<uint32_t> ops;
                                for (const auto& step : self.steps()) ops.push_back(step.index);
                                return ops;
                              })
       .def("life",
-           [](const Recording& self, uint32_t storage) {
+           [](const StaticProgram& self, uint32_t storage) {
              const auto& info = self.storages().at(storage);
              return py::make_tuple(info.kind == StorageInfo::kMade, info.last, info.handed_out);
            })
-      .def_property_readonly("steps", [](const Recording& self) { return self.steps().size(); });
+      .def_property_readonly("steps", [](const StaticProgram& self) { return self.steps().size(); });
   py::class_<Signature, std::shared_ptr<Signature>>(module, "Signature")
       .def(py::init(&make_signature), py::arg("args"), py::arg("kwargs"))
       .def_property_readonly("is_plain", &Signature::is_plain)
@@ -222,60 +223,60 @@ PYBIND11_MODULE(_graphs, module) {
       .def_property_readonly("grad", &Modes::grad)
       .def_property_readonly("inference", &Modes::inference)
       .def_readonly("threads", &Modes::threads);
-  py::class_<Route, std::shared_ptr<Route>>(module, "Route")
+  py::class_<Replay, std::shared_ptr<Replay>>(module, "Replay")
       .def(
-          py::init([](const std::shared_ptr<Recording>& recording, const std::string& name, const std::string& held,
+          py::init([](const std::shared_ptr<StaticProgram>& program, const std::string& name, const std::string& held,
                       size_t branches, bool exact, const std::string& over, const std::vector<bool>& fixed, int cores) {
-            RouteOptions options;
+            ReplayOptions options;
             options.held = held == "copy" ? Held::kCopy : held == "error" ? Held::kError : Held::kBranch;
             options.branches = branches;
             options.exact = exact;
             options.cores = cores;
             options.fixed = fixed;
             if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
-            auto route = std::make_shared<Route>(recording, options);
-            route->name = name;
-            route->label = "torchreel::graph " + name;
-            return route;
+            auto replay = std::make_shared<Replay>(program, options);
+            replay->name = name;
+            replay->label = "torchreel::graph " + name;
+            return replay;
           }),
-          py::arg("recording"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"),
-          py::arg("over"), py::arg("fixed"), py::arg("cores"))
-      .def_property_readonly("hits", [](const Route& self) { return self.hits.load(); })
-      .def_property_readonly("draws", [](const Route& self) { return self.recording().draws(); })
-      .def("make_first", &Route::make_first)
+          py::arg("program"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"), py::arg("over"),
+          py::arg("fixed"), py::arg("cores"))
+      .def_property_readonly("hits", [](const Replay& self) { return self.hits.load(); })
+      .def_property_readonly("draws", [](const Replay& self) { return self.program().draws(); })
+      .def("make_first", &Replay::make_first)
       .def("lower", &lower, py::arg("library"), py::arg("entry"), py::arg("pointers"), py::arg("scratch"),
            py::arg("clusters"))
-      .def("lowered_all", [](Route& self, bool always) { self.lowering().arrived(always); })
+      .def("lowered_all", [](Replay& self, bool always) { self.lowering().arrived(always); })
       .def("clusters", &clusters_of)
       .def("graphs", &graphs_of)
       .def("kernels", &kernels_of)
-      .def("timed_run", [](Route& self, const Tensors& given) {
+      .def("timed_run", [](Replay& self, const Tensors& given) {
         py::list rows;
         for (const auto& row : self.timed_run(given)) rows.append(py::make_tuple(row.op, row.layer, row.nanoseconds));
         return rows;
       });
-  py::class_<Way, std::shared_ptr<Way>>(module, "Way")
+  py::class_<CacheEntry, std::shared_ptr<CacheEntry>>(module, "CacheEntry")
       .def(py::init([](const std::shared_ptr<Signature>& signature, const Modes& modes,
-                       const std::shared_ptr<Route>& route, std::shared_ptr<PythonGuards> guards,
-                       const py::object& shape, const py::object& place, const py::object& rebuild, uint64_t number) {
-             auto way = std::make_shared<Way>();
-             way->signature = signature;
-             way->modes = modes;
-             way->route = route;
-             route->grad = modes.grad();
-             way->guards = std::move(guards);
+                       const std::shared_ptr<Replay>& replay, std::shared_ptr<PythonGuards> guards,
+                       const py::object& shape, const py::object& leaf, const py::object& rebuild, uint64_t number) {
+             auto entry = std::make_shared<CacheEntry>();
+             entry->signature = signature;
+             entry->modes = modes;
+             entry->replay = replay;
+             replay->grad = modes.grad();
+             entry->guards = std::move(guards);
              if (rebuild.is_none()) {
-               way->result = Result::of(shape, place);
+               entry->result = Result::of(shape, leaf);
              } else {
-               way->rebuild = rebuild;
+               entry->rebuild = rebuild;
              }
-             way->number = number;
-             return way;
+             entry->number = number;
+             return entry;
            }),
-           py::arg("signature"), py::arg("modes"), py::arg("route"), py::arg("guards"), py::arg("shape"),
-           py::arg("place"), py::arg("rebuild"), py::arg("number"))
+           py::arg("signature"), py::arg("modes"), py::arg("replay"), py::arg("guards"), py::arg("shape"),
+           py::arg("leaf"), py::arg("rebuild"), py::arg("number"))
       .def("differentiate",
-           [](Way& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
+           [](CacheEntry& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
               const std::vector<uint32_t>& cuts, const std::vector<uint32_t>& reads, bool frees, py::object again) {
              auto how = std::make_shared<Differentiation>();
              how->segment = self.differentiations.size();
@@ -285,57 +286,56 @@ PYBIND11_MODULE(_graphs, module) {
              how->reads = reads;
              how->again = again.release().ptr();
              how->modes = self.modes;
-             const auto& recording = self.route->recording();
-             const auto& slots = recording.recorded().outputs;
-             auto saved = recording.saved_for(how->segment);
+             const auto& program = self.replay->program();
+             const auto& slots = program.recorded().outputs;
+             auto saved = program.saved_for(how->segment);
              how->frees = frees || !saved.empty();
-             for (uint32_t place = 0; place < slots.size(); place++) {
-               if (slots[place] == tape::kNone) continue;
+             for (uint32_t index = 0; index < slots.size(); index++) {
+               if (slots[index] == tape::kNone) continue;
                for (uint32_t storage : saved) {
-                 if (recording.slot(slots[place]).storage == storage) how->kept_outputs.push_back(place);
+                 if (program.slot(slots[index]).storage == storage) how->kept_outputs.push_back(index);
                }
              }
-             const auto& inputs = recording.recorded().inputs;
-             for (uint32_t place = 0; place < inputs.size(); place++) {
+             const auto& inputs = program.recorded().inputs;
+             for (uint32_t index = 0; index < inputs.size(); index++) {
                for (uint32_t storage : saved) {
-                 if (recording.slot(inputs[place]).storage == storage) how->kept_inputs.push_back(place);
+                 if (program.slot(inputs[index]).storage == storage) how->kept_inputs.push_back(index);
                }
              }
              self.differentiations.push_back(how);
            })
-      .def("set_spent", &Way::set_spent)
+      .def("set_spent", &CacheEntry::set_spent)
       .def("set_aliases",
-           [](Way& self, const std::vector<std::tuple<uint32_t, std::string, uint32_t, bool>>& aliases,
+           [](CacheEntry& self, const std::vector<std::tuple<uint32_t, std::string, uint32_t, bool>>& aliases,
               const std::vector<std::pair<uint32_t, bool>>& in_inference) {
-             for (const auto& [place, from, index, is_view] : aliases) {
+             for (const auto& [output, from, index, is_view] : aliases) {
                auto kind = from == "output"  ? OutputAlias::kOutput
                            : from == "input" ? OutputAlias::kInput
                                              : OutputAlias::kOwn;
-               self.aliases.push_back({place, kind, index, is_view});
+               self.aliases.push_back({output, kind, index, is_view});
              }
              self.in_inference = in_inference;
            })
-      .def("set_detached", [](Way& self, const std::vector<uint32_t>& places) { self.detached = places; })
-      .def_readwrite("verified", &Way::verified)
-      .def_readonly("number", &Way::number)
-      .def_readonly("route", &Way::route)
-      .def_readonly("signature", &Way::signature);
-  py::class_<Ways, std::shared_ptr<Ways>>(module, "Ways")
+      .def("set_detached", [](CacheEntry& self, const std::vector<uint32_t>& indices) { self.detached = indices; })
+      .def_readwrite("verified", &CacheEntry::verified)
+      .def_readonly("number", &CacheEntry::number)
+      .def_readonly("replay", &CacheEntry::replay);
+  py::class_<CallCache, std::shared_ptr<CallCache>>(module, "CallCache")
       .def(py::init<>())
-      .def_readwrite("on", &Ways::on)
-      .def_readwrite("verify", &Ways::verify)
-      .def_readwrite("verify_first", &Ways::verify_first)
-      .def_readonly("all", &Ways::all)
-      .def("add", [](Ways& self, const std::shared_ptr<Way>& way) { self.all.insert(self.all.begin(), way); })
+      .def_readwrite("on", &CallCache::on)
+      .def_readwrite("verify", &CallCache::verify)
+      .def_readwrite("verify_first", &CallCache::verify_first)
+      .def("add", [](CallCache& self,
+                     const std::shared_ptr<CacheEntry>& entry) { self.entries.insert(self.entries.begin(), entry); })
       .def("drop",
-           [](Ways& self, uint64_t number) {
-             std::erase_if(self.all, [&](const auto& way) { return way->number == number; });
+           [](CallCache& self, uint64_t number) {
+             std::erase_if(self.entries, [&](const auto& entry) { return entry->number == number; });
            })
-      .def_property_readonly("missed", [](const Ways&) {
-        const auto& missed = Ways::missed();
-        return py::make_tuple(missed.why, missed.way, missed.detail, missed.op);
+      .def_property_readonly("last_miss", [](const CallCache&) {
+        const auto& last_miss = CallCache::last_miss();
+        return py::make_tuple(last_miss.why, last_miss.entry, last_miss.detail, last_miss.op);
       });
-  module.def("force_two_cores", [](bool on) { Contest::forced = on; });
+  module.def("force_two_cores", [](bool on) { Autotuner::forced = on; });
   module.def("mark_step_begin", [] { Pool::of_this_thread()->begin_step(); });
   module.def("pools", [] {
     std::vector<std::pair<size_t, size_t>> all;

@@ -8,13 +8,12 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <chrono>
 #include <unordered_map>
 
 #include "graphs/kernels/layers/boxed.h"
 #include "graphs/kernels/layers/out.h"
 #include "graphs/kernels/layers/prepare.h"
-#include "torch/below.h"
+#include "torch/below_autograd.h"
 
 namespace py = pybind11;
 
@@ -91,9 +90,9 @@ class Reader {
   std::unordered_map<const void*, at::Tensor> bare_;
 };
 
-Bound bound_of(const std::string& name, const py::sequence& arguments, const py::sequence& results,
-               const std::vector<size_t>& fixed) {
-  Bound call;
+KernelCall call_of(const std::string& name, const py::sequence& arguments, const py::sequence& results,
+                   const std::vector<size_t>& fixed) {
+  KernelCall call;
   call.op = &op_of(name);
   const auto& schema = call.op->handle.schema();
   if (arguments.size() != schema.arguments().size()) {
@@ -107,7 +106,7 @@ Bound bound_of(const std::string& name, const py::sequence& arguments, const py:
     call.fixed.push_back(value.isTensor() && value.toTensor().unsafeGetTensorImpl()->is_wrapped_number());
     call.arguments.push_back(std::move(value));
   }
-  for (size_t place : fixed) call.fixed.at(place) = true;
+  for (size_t index : fixed) call.fixed.at(index) = true;
   for (const auto& result : results) {
     call.results.push_back(result.is_none() ? at::Tensor() : reader.bare(result.cast<at::Tensor>()));
   }
@@ -116,29 +115,21 @@ Bound bound_of(const std::string& name, const py::sequence& arguments, const py:
 
 std::unique_ptr<Kernel> kernel_of(const std::string& name, const py::sequence& arguments, const py::sequence& results,
                                   const std::optional<std::string>& layer, const std::vector<size_t>& fixed) {
-  Bound call = bound_of(name, arguments, results, fixed);
-  Below below;
+  KernelCall call = call_of(name, arguments, results, fixed);
+  BelowAutograd below_autograd;
   return layer.has_value() ? prepare_in(*layer, call) : prepare(call);
 }
 
 void run(Kernel& kernel) {
   py::gil_scoped_release nogil;
-  Below below;
+  BelowAutograd below_autograd;
   kernel.run();
-}
-
-double nanoseconds(Kernel& kernel, size_t runs) {
-  py::gil_scoped_release nogil;
-  Below below;
-  auto start = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < runs; i++) kernel.run();
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / runs;
 }
 
 std::vector<std::string> layers_of(const std::string& name) {
   op_of(name);
   std::vector<std::string> layers;
-  if (bound_kernels().count(name) != 0) layers.emplace_back("bound");
+  if (handwritten_kernels().count(name) != 0) layers.emplace_back("handwritten");
   if (structured_kernels().count(name) != 0) layers.emplace_back("structured");
   if (out_overloads().count(name) != 0) layers.emplace_back("out");
   layers.emplace_back("boxed");
@@ -148,10 +139,7 @@ std::vector<std::string> layers_of(const std::string& name) {
 }  // namespace
 
 void bind_kernels(py::module_& module) {
-  py::class_<Kernel>(module, "Kernel")
-      .def("run", &run)
-      .def("nanoseconds", &nanoseconds, py::arg("runs"))
-      .def_property_readonly("layer", &Kernel::layer);
+  py::class_<Kernel>(module, "Kernel").def("run", &run).def_property_readonly("layer", &Kernel::layer);
   module.def("kernel", &kernel_of, py::arg("name"), py::arg("arguments"), py::arg("results"),
              py::arg("layer") = py::none(), py::arg("fixed") = std::vector<size_t>());
   module.def("layers", &layers_of, py::arg("name"));

@@ -293,10 +293,10 @@ PYBIND11_MODULE(_core, module) {
              }
              return all;
            })
-      .def("places", [](Model& model) {
+      .def("locations", [](Model& model) {
         py::list all;
-        for (const auto& [place, texts] : model.places()) {
-          all.append(py::make_tuple(place.modules, place.frames, texts));
+        for (const auto& [location, texts] : model.locations()) {
+          all.append(py::make_tuple(location.modules, location.frames, texts));
         }
         return all;
       });

@@ -44,15 +44,15 @@ void write_call_end(const Visit& visit) {
   commit_event(stream, put_head(stream, at, layout::kEnd, 0));
 }
 
-ScriptPlace script_place(const std::vector<torch::jit::StackEntry>& stack) {
-  ScriptPlace place;
-  if (stack.empty()) return place;
-  place.modules = torch::jit::currentModuleHierarchy();
+ScriptLocation script_location(const std::vector<torch::jit::StackEntry>& stack) {
+  ScriptLocation location;
+  if (stack.empty()) return location;
+  location.modules = torch::jit::currentModuleHierarchy();
   for (const auto& entry : stack) {
     auto where = original(entry.range).file_line_col();
-    if (where) place.frames.emplace_back(std::get<0>(*where), static_cast<int>(std::get<1>(*where)), entry.filename);
+    if (where) location.frames.emplace_back(std::get<0>(*where), static_cast<int>(std::get<1>(*where)), entry.filename);
   }
-  return place;
+  return location;
 }
 
 }  // namespace
@@ -68,10 +68,10 @@ c10::ArrayRef<const c10::IValue> Model::inputs_of(const at::RecordFunction& call
 
 int64_t Model::place_now() {
   auto stack = torch::jit::currentCallstack();
-  ScriptPlace place = script_place(stack);
-  if (place.modules.empty() && place.frames.empty()) return -1;
+  ScriptLocation location = script_location(stack);
+  if (location.modules.empty() && location.frames.empty()) return -1;
   std::lock_guard lock(mutex_);
-  auto [known, added] = places_.emplace(std::move(place), static_cast<int64_t>(places_.size()));
+  auto [known, added] = locations_.emplace(std::move(location), static_cast<int64_t>(locations_.size()));
   if (added) {
     auto& texts = texts_.emplace_back();
     for (const auto& entry : stack) {
@@ -82,10 +82,10 @@ int64_t Model::place_now() {
   return known->second;
 }
 
-std::vector<std::pair<ScriptPlace, std::vector<std::string>>> Model::places() {
+std::vector<std::pair<ScriptLocation, std::vector<std::string>>> Model::locations() {
   std::lock_guard lock(mutex_);
-  std::vector<std::pair<ScriptPlace, std::vector<std::string>>> all(places_.size());
-  for (const auto& [place, handle] : places_) all[handle] = {place, texts_[handle]};
+  std::vector<std::pair<ScriptLocation, std::vector<std::string>>> all(locations_.size());
+  for (const auto& [location, handle] : locations_) all[handle] = {location, texts_[handle]};
   return all;
 }
 

@@ -25,10 +25,10 @@ namespace torchreel {
 enum class Handles { kNone, kLite, kTorchScript };
 
 // Where an op of TorchScript stands: modules from the outermost, frames from the innermost.
-struct ScriptPlace {
+struct ScriptLocation {
   std::vector<std::string> modules;
   std::vector<std::tuple<std::string, int, std::string>> frames;  // file, line, function
-  auto operator<=>(const ScriptPlace&) const = default;
+  auto operator<=>(const ScriptLocation&) const = default;
 };
 
 class Model final : public c10::DebugInfoBase {
@@ -56,7 +56,7 @@ class Model final : public c10::DebugInfoBase {
   // The handle of the place at which TorchScript's interpreter is on this thread, or -1 if it does not run.
   int64_t place_now();
   // By handle, each with the text of the source around each of its frames.
-  std::vector<std::pair<ScriptPlace, std::vector<std::string>>> places();
+  std::vector<std::pair<ScriptLocation, std::vector<std::string>>> locations();
 
   const uint32_t id;    // from 1
   const uint32_t name;  // of its calls, in the recording's names
@@ -73,7 +73,7 @@ class Model final : public c10::DebugInfoBase {
   std::vector<std::atomic<bool>> callers_ = std::vector<std::atomic<bool>>(kOps);
   const std::unordered_map<int64_t, size_t> arities_;
   std::mutex mutex_;
-  std::map<ScriptPlace, int64_t> places_;
+  std::map<ScriptLocation, int64_t> locations_;
   std::vector<std::vector<std::string>> texts_;
 };
 

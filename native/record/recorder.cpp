@@ -215,10 +215,10 @@ std::unique_ptr<at::ObserverContext> on_model_begin(const at::RecordFunction& ca
     stream->model = model->id;
   }
   uint64_t* at = begin_event(stream);
-  int64_t place = handle_of(call, *model, stream);
-  if (place >= 0) {
+  int64_t debug_handle = handle_of(call, *model, stream);
+  if (debug_handle >= 0) {
     *at++ = kHandle;
-    *at++ = static_cast<uint64_t>(place);
+    *at++ = static_cast<uint64_t>(debug_handle);
   }
   uint32_t name = write_begin(call, model->inputs_of(call), stream, at, model->wants);
   if (op && !model->nested) {

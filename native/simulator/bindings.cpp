@@ -3,11 +3,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "simulator/program.h"
 #include "simulator/recorded/run.h"
+#include "simulator/request_trace.h"
 
 namespace py = pybind11;
-using namespace torchreel;
+using namespace torchreel::simulator;
 
 namespace {
 
@@ -113,30 +113,30 @@ py::dict trace_of(const std::vector<TraceEntry>& trace) {
   return result;
 }
 
-py::dict run_program(const py::dict& rules, const py::dict& pools, const Column<int8_t>& actions,
-                     const Column<int64_t>& handles, const Column<int64_t>& sizes, const Column<int64_t>& streams,
-                     const Column<int32_t>& pool_of, bool traces) {
+py::dict run_request_trace(const py::dict& rules, const py::dict& pools, const Column<int8_t>& actions,
+                           const Column<int64_t>& handles, const Column<int64_t>& sizes, const Column<int64_t>& streams,
+                           const Column<int32_t>& pool_of, bool traces) {
   const auto count = static_cast<size_t>(actions.size());
   for (const py::array* column : {static_cast<const py::array*>(&handles), static_cast<const py::array*>(&sizes),
                                   static_cast<const py::array*>(&streams), static_cast<const py::array*>(&pool_of)}) {
     if (static_cast<size_t>(column->size()) != count) throw py::value_error("columns of different lengths");
   }
-  Program program(to_rules(rules));
-  set_pools(program.simulator(), pools);
+  RequestTraceRun simulated(to_rules(rules));
+  set_pools(simulated.simulator(), pools);
   std::vector<TraceEntry> trace;
-  if (traces) program.simulator().trace_into(&trace);
+  if (traces) simulated.simulator().trace_into(&trace);
   {
-    const ProgramEvents events{actions.data(), handles.data(), sizes.data(), streams.data(), pool_of.data(), count};
+    const RequestTrace events{actions.data(), handles.data(), sizes.data(), streams.data(), pool_of.data(), count};
     py::gil_scoped_release nogil;
-    program.run(events);
+    simulated.run(events);
   }
   py::dict result;
-  result["stats"] = stats_of(program.simulator());
-  result["allocated_at_peak"] = program.simulator().stats().allocated_at_peak;
-  result["state"] = state_of(program.simulator());
-  if (program.first_oom()) {
+  result["stats"] = stats_of(simulated.simulator());
+  result["allocated_at_peak"] = simulated.simulator().stats().allocated_at_peak;
+  result["state"] = state_of(simulated.simulator());
+  if (simulated.first_oom()) {
     result["first_oom"] =
-        py::make_tuple(program.first_oom()->event, program.first_oom()->size, program.first_oom()->reserved);
+        py::make_tuple(simulated.first_oom()->event, simulated.first_oom()->size, simulated.first_oom()->reserved);
   } else {
     result["first_oom"] = py::none();
   }
@@ -219,6 +219,6 @@ py::dict run_recorded(const py::dict& rules, const py::dict& pools, const Matrix
 }  // namespace
 
 PYBIND11_MODULE(_simulator, module) {
-  module.def("run_program", &run_program);
+  module.def("run_request_trace", &run_request_trace);
   module.def("run_recorded", &run_recorded);
 }

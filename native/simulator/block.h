@@ -10,7 +10,7 @@
 
 #include "simulator/rules.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 struct Pool;
 struct Segment;
@@ -132,4 +132,4 @@ class BlockArena {
   std::vector<Block*> spare_;
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -1,7 +1,7 @@
 // The simulator's expandable segments: address space as large as the device, with memory mapped into it page by page.
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 // Where in the pool's address space there is room for the request, at the lowest address.
 Block* Simulator::find_room(const Request& request) {
@@ -103,4 +103,4 @@ std::pair<uint64_t, uint64_t> Simulator::whole_pages(const Block* block) {
   return {range->base + begin, range->base + end};
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

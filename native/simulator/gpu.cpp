@@ -2,7 +2,7 @@
 
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 bool GeneratedGpu::take(uint64_t bytes) {
   if (bytes > rules_.capacity || used_ > rules_.capacity - bytes) return false;
@@ -66,4 +66,4 @@ std::vector<PoolPair*> GeneratedGpu::released_pools(Simulator& simulator) {
   return pools;
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

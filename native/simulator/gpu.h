@@ -8,7 +8,7 @@
 
 #include "simulator/block.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 class Simulator;
 
@@ -81,4 +81,4 @@ class GeneratedGpu : public Gpu {
   uint64_t next_range_ = uint64_t{1} << 61;
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

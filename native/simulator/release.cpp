@@ -1,7 +1,7 @@
 // How the simulator gives memory back to the device.
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 void Simulator::empty_cache() { release_cached(); }
 
@@ -154,4 +154,4 @@ void Simulator::collect_garbage() {
   }
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 inline constexpr uint64_t kMiB = 1 << 20;
 inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
@@ -72,4 +72,4 @@ struct Rules {
   uint64_t oversize_bytes(uint64_t block) const { return std::max(block, max_split); }
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -1,6 +1,6 @@
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 Simulator::Simulator(const Rules& rules, Gpu& gpu) : rules_(rules), gpu_(gpu) { pool(0); }
 
@@ -381,4 +381,4 @@ Segment* Simulator::segment_at(uint64_t address) {
   return address - segment->base < segment->size ? segment : nullptr;
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -16,7 +16,7 @@
 #include "simulator/rules.h"
 #include "simulator/stats.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 enum class Action : int8_t {
   kAlloc,
@@ -149,4 +149,4 @@ class Simulator {
   bool at_peak_ = false;  // the reserved bytes reached a new peak for the request at hand
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -1,6 +1,6 @@
 #include "simulator/stats.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 namespace {
 
@@ -46,4 +46,4 @@ Named MemoryStats::named() const {
   return named;
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 struct Stat {
   int64_t current = 0;
@@ -72,4 +72,4 @@ struct MemoryStats {
   std::vector<std::pair<std::string, int64_t>> named() const;
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

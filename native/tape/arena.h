@@ -92,9 +92,9 @@ class Log {
 
   T& push_back(const T& value) {
     if (size_ % kBlock == 0) blocks_.push_back(reinterpret_cast<T*>(arena_.take((sizeof(T) * kBlock + 7) / 8)));
-    T* place = &blocks_[size_ / kBlock][size_ % kBlock];
+    T* slot = &blocks_[size_ / kBlock][size_ % kBlock];
     size_++;
-    return *new (place) T(value);
+    return *new (slot) T(value);
   }
   T& operator[](size_t index) { return blocks_[index / kBlock][index % kBlock]; }
   const T& operator[](size_t index) const { return blocks_[index / kBlock][index % kBlock]; }

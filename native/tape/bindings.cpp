@@ -288,8 +288,8 @@ PYBIND11_MODULE(_tape, module) {
       .def_property_readonly("gradients_set",
                              [](PyCapture& self) {
                                py::dict all;
-                               for (const auto& [tensor, place] : self.capture->gradients_set)
-                                 all[py::int_(reinterpret_cast<uintptr_t>(tensor))] = py::int_(place);
+                               for (const auto& [tensor, index] : self.capture->gradients_set)
+                                 all[py::int_(reinterpret_cast<uintptr_t>(tensor))] = py::int_(index);
                                return all;
                              })
       .def_property_readonly("gradients_read",
@@ -303,9 +303,9 @@ PYBIND11_MODULE(_tape, module) {
       .def_property_readonly("first_backward",
                              [](PyCapture& self) {
                                const auto& ops = self.capture->ops;
-                               size_t place = 0;
-                               while (place < ops.size() && !ops[place].backward) place++;
-                               return place;
+                               size_t index = 0;
+                               while (index < ops.size() && !ops[index].backward) index++;
+                               return index;
                              })
       .def_property_readonly("op_count", [](PyCapture& self) { return self.capture->ops.size(); })
       .def("find",

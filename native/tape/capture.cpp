@@ -21,11 +21,11 @@ std::atomic<uint64_t> captures{0};
 // A call that comes while the tape stops writes to the one that is stopping, which is kept until the next one starts.
 std::atomic<Capture*> latest{nullptr};
 
-struct ThreadPlace {
+struct ThreadIndex {
   uint64_t capture;
-  uint32_t place;
+  uint32_t index;
 };
-__thread ThreadPlace thread_place __attribute__((tls_model("initial-exec")));
+__thread ThreadIndex thread_index __attribute__((tls_model("initial-exec")));
 
 // Everything in a generator that decides what it gives next.
 at::Tensor state_of(const at::Generator& generator) {
@@ -87,8 +87,8 @@ void Capture::stop() {
 void Capture::follow_thread(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
 
 uint32_t Capture::thread() {
-  if (thread_place.capture != number_) thread_place = {number_, threads_++};
-  return thread_place.place;
+  if (thread_index.capture != number_) thread_index = {number_, threads_++};
+  return thread_index.index;
 }
 
 void Capture::insert(const OpInfo& op, const std::vector<c10::IValue>& arguments,
@@ -166,12 +166,12 @@ void Capture::opaque(int64_t region, const std::vector<at::Tensor>& given, const
 
 void Capture::note_generator(const at::Generator& generator) {
   std::lock_guard lock(mutex);
-  if (generator.defined() && generator.device().is_cpu()) place_of(generator);
+  if (generator.defined() && generator.device().is_cpu()) index_of(generator);
 }
 
-uint32_t Capture::place_of(const at::Generator& generator) {
-  for (uint32_t place = 0; place < generators.size(); place++) {
-    if (generators[place].generator == generator) return place;
+uint32_t Capture::index_of(const at::Generator& generator) {
+  for (uint32_t index = 0; index < generators.size(); index++) {
+    if (generators[index].generator == generator) return index;
   }
   bool is_default = generator.device().is_cpu() && generator == at::detail::getDefaultCPUGenerator();
   // The program may have set the default one before it first drew from it.
@@ -180,8 +180,8 @@ uint32_t Capture::place_of(const at::Generator& generator) {
   return static_cast<uint32_t>(generators.size() - 1);
 }
 
-void Capture::check_generator(uint32_t place) {
-  auto& known = generators[place];
+void Capture::check_generator(uint32_t index) {
+  auto& known = generators[index];
   auto now = state_of(known.generator);
   if (same_bytes(now, known.last)) return;
   known.last = now;
@@ -193,7 +193,7 @@ void Capture::generator_read(const at::Generator& generator, const at::Tensor& s
   c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
   std::lock_guard lock(mutex);
   if (!generator.device().is_cpu()) return;
-  check_generator(place_of(generator));
+  check_generator(index_of(generator));
   insert(op_named("torchreel::get_rng", ""), {generator}, {state});
 }
 
@@ -201,7 +201,7 @@ void Capture::generator_set(const at::Generator& generator, const at::Tensor& st
   c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
   std::lock_guard lock(mutex);
   if (!generator.device().is_cpu()) return;
-  auto& known = generators[place_of(generator)];
+  auto& known = generators[index_of(generator)];
   known.last = state_of(generator);
   insert(op_named("torchreel::set_rng", ""), {generator, state.defined() ? state : copy_of(known.last)}, {});
 }
@@ -216,11 +216,11 @@ void Capture::generator_number(const at::Generator& generator, bool is_new) {
   c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
   std::lock_guard lock(mutex);
   if (!generator.device().is_cpu()) return;
-  uint32_t place = place_of(generator);
+  uint32_t index = index_of(generator);
   if (is_new) {
-    generators[place].last = state_of(generator);
+    generators[index].last = state_of(generator);
   } else {
-    check_generator(place);
+    check_generator(index);
   }
   auto seed = static_cast<int64_t>(generator.current_seed());
   insert(op_named(is_new ? "torchreel::new_seed" : "torchreel::seed", ""), {generator}, {seed});
@@ -228,8 +228,8 @@ void Capture::generator_number(const at::Generator& generator, bool is_new) {
 
 void Capture::finish_generators() {
   const auto& generator = at::detail::getDefaultCPUGenerator();
-  if (begin_random_.defined() && !same_bytes(state_of(generator), begin_random_)) place_of(generator);
-  for (uint32_t place = 0; place < generators.size(); place++) check_generator(place);
+  if (begin_random_.defined() && !same_bytes(state_of(generator), begin_random_)) index_of(generator);
+  for (uint32_t index = 0; index < generators.size(); index++) check_generator(index);
 }
 
 void Capture::keep_start(const at::Tensor& tensor, uint32_t slot) {
@@ -308,7 +308,7 @@ void Writer::put(const c10::Device& value) {
 
 void Writer::put(const at::Generator& value) {
   if (!value.defined()) return word(kNothing);
-  generator = tape_.place_of(value);
+  generator = tape_.index_of(value);
   word(kGenerator | static_cast<uint64_t>(generator) << 8);
 }
 
@@ -345,17 +345,17 @@ void Writer::put(const c10::IValue& value) {
   if (value.isStorage()) return put(value.toStorage());
   if (value.isSymInt()) return put(value.toSymInt());
   auto& objects = tape_.objects;
-  for (size_t place = 0; place < objects.size(); place++) {
-    if (objects[place].is(value)) return word(kObject | static_cast<uint64_t>(place) << 8);
+  for (size_t index = 0; index < objects.size(); index++) {
+    if (objects[index].is(value)) return word(kObject | static_cast<uint64_t>(index) << 8);
   }
   objects.push_back(value);
   word(kObject | static_cast<uint64_t>(objects.size() - 1) << 8);
 }
 
 const uint64_t* Writer::keep() {
-  uint64_t* place = tape_.arena.take(count_ + 1);
-  memcpy(place, long_.empty() ? short_ : long_.data(), count_ * 8);
-  return place;
+  uint64_t* words = tape_.arena.take(count_ + 1);
+  memcpy(words, long_.empty() ? short_ : long_.data(), count_ * 8);
+  return words;
 }
 
 Call::Call(const OpInfo& op) : tape_(*latest), op_(op), lock_(tape_.mutex, std::defer_lock), given_(tape_, false) {
@@ -383,24 +383,24 @@ void Call::where() {
 
 uint32_t Call::place_of_module() {
   if (module_ == nullptr) return kNone;
-  auto known = tape_.module_places_.find(module_);
-  if (known != tape_.module_places_.end()) return known->second;
+  auto known = tape_.module_indices_.find(module_);
+  if (known != tape_.module_indices_.end()) return known->second;
   lock_.unlock();
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_INCREF(static_cast<PyObject*>(module_));
   PyGILState_Release(gil);
   lock_.lock();
   tape_.module_references.push_back(module_);
-  auto [place, added] = tape_.module_places_.emplace(module_, static_cast<uint32_t>(tape_.modules.size()));
+  auto [entry, added] = tape_.module_indices_.emplace(module_, static_cast<uint32_t>(tape_.modules.size()));
   if (added) tape_.modules.push_back(module_);
-  return place->second;
+  return entry->second;
 }
 
 void Call::before_kernel() {
   if (given_.meta) return lock_.unlock();  // shapes are being worked out, by a compiler or for a fake tensor
   where_.thread = tape_.thread();
   if (op_.random) {
-    if (given_.generator == kNone) given_.generator = tape_.place_of(at::detail::getDefaultCPUGenerator());
+    if (given_.generator == kNone) given_.generator = tape_.index_of(at::detail::getDefaultCPUGenerator());
     tape_.check_generator(given_.generator);
   }
   where_.arguments = given_.keep();

@@ -120,9 +120,9 @@ class Capture {
   friend class Call;
   friend class Writer;
   uint32_t thread();
-  uint32_t place_of(const at::Generator& generator);
+  uint32_t index_of(const at::Generator& generator);
   // Says what the program did to a generator since an op last drew from it.
-  void check_generator(uint32_t place);
+  void check_generator(uint32_t index);
   void insert(const OpInfo& op, const std::vector<c10::IValue>& arguments, const std::vector<c10::IValue>& results);
   // Says what others wrote to a shared storage since an op last touched it.
   void check_shared(const at::Tensor& tensor);
@@ -137,7 +137,7 @@ class Capture {
   uint32_t threads_ = 0;
   bool shares_ = false;
   size_t blanks_ = 0;  // storages that no op has written yet
-  std::unordered_map<void*, uint32_t> module_places_;
+  std::unordered_map<void*, uint32_t> module_indices_;
 
  public:
   // Tensors whose gradient Python set, by the address of the Python object: each with the records that were there then.

@@ -93,9 +93,9 @@ void reads(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
   size_t first = stack->size() - op.schema().arguments().size();
   for (const auto& known : kReads) {
     if (name != std::string("aten::") + known.op) continue;
-    for (int place : known.arguments) {
-      if (place < 0 || !(*stack)[first + place].isTensor()) continue;
-      const auto& tensor = (*stack)[first + place].toTensor();
+    for (int index : known.arguments) {
+      if (index < 0 || !(*stack)[first + index].isTensor()) continue;
+      const auto& tensor = (*stack)[first + index].toTensor();
       if (tensor.defined()) Capture::active()->seen(tensor);
     }
   }

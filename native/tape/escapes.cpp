@@ -56,11 +56,11 @@ PyObject* tolist(PyObject* self, PyObject* nothing) {
 template <int which>
 PyObject* ask_strides(PyObject* self, PyObject* args, PyObject* kwargs);
 template <int which>
-PyObject* ask_place(PyObject* self, PyObject*);
+PyObject* ask_address(PyObject* self, PyObject*);
 
 Method kStrides[] = {{"stride", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ask_strides<0>))},
                      {"is_contiguous", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ask_strides<1>))}};
-Method kPlaces[] = {{"storage_offset", &ask_place<0>}, {"data_ptr", &ask_place<1>}};
+Method kAddresses[] = {{"storage_offset", &ask_address<0>}, {"data_ptr", &ask_address<1>}};
 
 void note_asked(PyObject* self, Asked what) {
   const auto* tensor = tensor_in(self);
@@ -76,9 +76,9 @@ PyObject* ask_strides(PyObject* self, PyObject* args, PyObject* kwargs) {
 }
 
 template <int which>
-PyObject* ask_place(PyObject* self, PyObject* nothing) {
+PyObject* ask_address(PyObject* self, PyObject* nothing) {
   note_asked(self, which == 0 ? kLayoutAsked : kAddressAsked);
-  return kPlaces[which].theirs(self, nothing);
+  return kAddresses[which].theirs(self, nothing);
 }
 
 // What Python puts into x.grad leaves no other trace; nor does the question whether x requires a gradient.
@@ -257,7 +257,7 @@ void watch_escapes(bool on) {
     exchange(*method, on);
   }
   for (auto* property : {&kGradient, &kVersion, &kRequiresGradient, &kIsLeaf}) exchange(*property, base, on);
-  for (auto* methods : {kStrides, kPlaces}) {
+  for (auto* methods : {kStrides, kAddresses}) {
     for (int i = 0; i < 2; i++) {
       find(methods[i], base);
       exchange(methods[i], on);

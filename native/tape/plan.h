@@ -22,8 +22,9 @@ namespace torchreel::tape {
 // One view of one storage, as a program knows it.
 struct PlanSlot {
   uint32_t storage;
-  bool strided;  // and without the bits that only an op can set
-  bool loose;    // its elements do not lie in CPU memory by sizes and strides: sparse, quantized, on another device ...
+  bool strided;    // and without the bits that only an op can set
+  bool unplanned;  // its elements do not lie in CPU memory by sizes and strides: sparse, quantized, on another device
+                   // ...
   bool conjugate, negative;
   bool external;  // no op makes it
   bool input;

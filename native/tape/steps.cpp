@@ -212,7 +212,7 @@ PlanSlot slot_of(const py::handle& slot) {
   bool dense = slot.attr("layout").cast<std::string>() == "strided" && made.sizes.size() == made.strides.size() &&
                !c10::isQIntType(made.dtype);
   made.strided = dense && !made.conjugate && !made.negative;
-  made.loose = !dense || slot.attr("device").cast<std::string>() != "cpu";
+  made.unplanned = !dense || slot.attr("device").cast<std::string>() != "cpu";
   made.offset = slot.attr("offset").cast<int64_t>();
   if (dense) {
     made.extent = at::detail::computeStorageNbytes(made.sizes, made.strides, c10::elementSize(made.dtype), made.offset);

@@ -104,7 +104,7 @@ class Model:
     def reported_memory(self) -> list[tuple[int, int, int, int, bytes, int, int]]:
         """Address, bytes, allocated and reserved in all, device; when it was told, in ns, and on which thread."""
 
-    def places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
+    def locations(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
         """Of TorchScript, for each debug handle from 0: modules, frames (file, line, function), their source's text."""
 
 def backend_functions() -> tuple[int, int]:

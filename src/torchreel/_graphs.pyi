@@ -13,8 +13,8 @@ class NotStaticError(RuntimeError):
 
     op: int  # of the program
 
-class Recording:
-    """What a tape says, made ready for graphs."""
+class StaticProgram:
+    """A tape, made ready for graphs."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Recording:
 
     @property
     def step_ops(self) -> list[int]:
-        """Of each step: its place among the ops of the program."""
+        """Of each step: its index among the ops of the program."""
 
     def life(self, storage: int) -> tuple[bool, int, bool]:
         """Whether a step makes it, the last step that uses it, and whether the caller gets it."""
@@ -86,12 +86,12 @@ class Modes:
     @property
     def threads(self) -> int: ...
 
-class Route:
-    """A recording as its callers meet it."""
+class Replay:
+    """A static program as its callers meet it."""
 
     def __init__(
         self,
-        recording: Recording,
+        program: StaticProgram,
         name: str,
         held: str,
         branches: int,
@@ -126,26 +126,26 @@ class Route:
     def timed_run(self, given: list[torch.Tensor]) -> list[tuple[int, str, float]]:
         """Op, layer and nanoseconds of each kernel of a forward."""
 
-class Way:
-    """A route with all that is asked before it is run."""
+class CacheEntry:
+    """A replay with all that is asked before it may run: its key and its guards."""
 
     def __init__(
         self,
         signature: Signature,
         modes: Modes,
-        route: Route,
+        replay: Replay,
         guards: PythonGuards | None,
         shape: Any,
-        place: type,
+        leaf: type,
         rebuild: Callable[[list[torch.Tensor], tuple[Any, ...]], Any] | None,
         number: int,
     ) -> None: ...
     verified: bool
-    def set_spent(self, places: list[int]) -> None: ...
+    def set_spent(self, indices: list[int]) -> None: ...
     def set_aliases(self, aliases: list[tuple[int, str, int, bool]], in_inference: list[tuple[int, bool]]) -> None:
-        """Outputs on memory of others: place, "output", "input" or "own", index or slot, whether it is a view of it."""
+        """Outputs on memory of others: index, "output", "input" or "own", index or slot, whether it is a view."""
 
-    def set_detached(self, places: list[int]) -> None: ...
+    def set_detached(self, indices: list[int]) -> None: ...
     def differentiate(
         self,
         outputs: list[int],
@@ -160,25 +160,25 @@ class Way:
     @property
     def number(self) -> int: ...
     @property
-    def route(self) -> Route: ...
+    def replay(self) -> Replay: ...
 
-class Ways:
-    """All that a function can be replayed by."""
+class CallCache:
+    """All recorded calls of a function."""
 
     on: bool
     verify: int
     verify_first: bool
     def __init__(self) -> None: ...
-    def add(self, way: Way) -> None: ...
+    def add(self, entry: CacheEntry) -> None: ...
     def drop(self, number: int) -> None: ...
     @property
-    def missed(self) -> tuple[str, int, str, int]:
-        """Why the last call was not replayed: a word, the way, the details, and the op."""
+    def last_miss(self) -> tuple[str, int, str, int]:
+        """Why the last call was not replayed: a word, the number of the entry, the details, and the op."""
 
-class Entry:
-    """What is called: a way is taken, or `miss` is called with the arguments."""
+class CachedCall:
+    """What is called: an entry of the cache is replayed, or `miss` is called with the arguments."""
 
-    def __init__(self, ways: Ways, miss: Callable[..., Any]) -> None: ...
+    def __init__(self, cache: CallCache, miss: Callable[..., Any]) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 def force_two_cores(on: bool) -> None:
@@ -291,12 +291,12 @@ class Follower:
     @property
     def asked(self) -> int: ...
 
-NULL: object  # stands for an empty place
+NULL: object  # stands for an empty slot
 
 def peek(frame: object, back: int) -> Any:
     """An operand of the opcode that is about to run: 1 is the top of the stack."""
 
-def local(frame: object, place: int) -> Any: ...
+def local(frame: object, index: int) -> Any: ...
 def function_of(frame: object) -> Any: ...
 def type_lookup(type: type, name: str) -> Any: ...
 def lookup_kind(type: type) -> int:
@@ -315,7 +315,7 @@ def python_in_backward(outputs: list[torch.Tensor]) -> str:
 def segments_of(
     outputs: list[torch.Tensor], leaves: list[torch.Tensor], keeps: Callable[[Any], bool]
 ) -> list[tuple[list[int], list[int], list[int], bool]] | str:
-    """Places of outputs, of outputs that it is cut at and of leaves, and whether it keeps tensors, of each segment.
+    """Indices of outputs, of outputs that it is cut at and of leaves, and whether it keeps tensors, of each segment.
 
     Or why there are none. `keeps`: whether a node keeps tensors.
     """
@@ -330,7 +330,7 @@ class CutEdges:
 def gradient_parts(
     outputs: list[torch.Tensor], leaves: list[torch.Tensor]
 ) -> list[tuple[int, list[tuple[torch.autograd.graph.Node, int]]]]:
-    """Of the leaves that a backward reaches on several ways: the place of the leaf, and node and place of each part."""
+    """Of the leaves that a backward reaches on several ways: the index of the leaf, and node and index of each part."""
 
 class Kernel:
     """One op, bound to its tensors."""

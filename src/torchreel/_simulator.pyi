@@ -12,7 +12,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Rows = list[tuple[int, ...]] | Ints
 
-def run_program(
+def run_request_trace(
     rules: dict[str, Any],
     pools: dict[int, set[str]],
     actions: npt.NDArray[np.int8],
@@ -22,7 +22,7 @@ def run_program(
     pool_of: npt.NDArray[np.int32],
     traces: bool,
 ) -> dict[str, Any]:
-    """Runs a program's allocs and frees. Releases the GIL.
+    """Runs a request trace: the allocs and frees of a program. Releases the GIL.
 
     Gives stats, state (columns with one row per block), allocated_at_peak, first_oom (event, size, reserved) or None,
     and trace (columns with one row per event of a history) if it is asked for.

@@ -14,7 +14,7 @@ STATES = ("free", "pending", "allocated")
 
 def run(rules: dict[str, Any], flags: dict[int, set[str]], events: list[tuple[str, int, int, int, int]]) -> Any:
     columns = list(zip(*((CODES[action], *rest) for action, *rest in events), strict=True)) or [()] * 5
-    return _simulator.run_program(
+    return _simulator.run_request_trace(
         rules,
         flags,
         np.array(columns[0], np.int8),

@@ -15,7 +15,7 @@ from tests.snapshots import snapshot
 from torchreel.allocator import Conf, simulate
 from torchreel.errors import OptionError
 from torchreel.simulator.simulate import DeviceSimulation
-from torchreel.simulator.source import programs
+from torchreel.simulator.source import request_traces
 
 MIB = 1 << 20
 
@@ -260,7 +260,7 @@ def _runs_of_releases(recorded: dict[str, Any]) -> int:
 def _actions(path: Path) -> list[str]:
     from torchreel.simulator.actions import ACTIONS
 
-    (program,) = programs(path).devices.values()
+    (program,) = request_traces(path).devices.values()
     return [ACTIONS[code] for code in program.actions]
 
 
@@ -288,7 +288,7 @@ def test_a_reel_of_cpu_tensors_is_a_program_too() -> None:
 
 
 def test_programs_are_read_once_and_simulated_often(tmp_path: Path) -> None:
-    read = programs([alloc(1, 3 * MIB)])
+    read = request_traces([alloc(1, 3 * MIB)])
     assert simulate(read) == simulate([alloc(1, 3 * MIB)])
     assert simulate(read, conf="expandable_segments:True").devices["cuda:0"].stats["segment.all.current"] == 0
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tape/slots.h"
-#include "torch/below.h"
+#include "torch/below_autograd.h"
 
 namespace torchreel::graphs {
 
@@ -75,18 +75,18 @@ struct Shared {
 
 class GraphBackward : public torch::autograd::Node {
  public:
-  GraphBackward(std::shared_ptr<Route> route, std::shared_ptr<Graph> graph, std::shared_ptr<const Differentiation> how,
-                std::shared_ptr<Shared> shared, std::vector<Lease*>& saved, const Tensors& given, const Tensors& owners,
-                const Tensors& outputs, PyObject* call)
-      : route_(std::move(route)), graph_(std::move(graph)), how_(std::move(how)), shared_(std::move(shared)) {
+  GraphBackward(std::shared_ptr<Replay> replay, std::shared_ptr<Graph> graph,
+                std::shared_ptr<const Differentiation> how, std::shared_ptr<Shared> shared, std::vector<Lease*>& saved,
+                const Tensors& given, const Tensors& owners, const Tensors& outputs, PyObject* call)
+      : replay_(std::move(replay)), graph_(std::move(graph)), how_(std::move(how)), shared_(std::move(shared)) {
     if (shared_ == nullptr) saved_ = std::exchange(saved, {});
-    writes_ = route_->writes_of_others();
+    writes_ = replay_->writes_of_others();
     for (const auto& tensor : given) remember(tensor, input_versions_);
     for (uint32_t slot : how_->reads) versions_.push_back(version_of(slot));
-    for (uint32_t place : how_->kept_outputs) remember(outputs[place], output_versions_);
-    for (uint32_t place : how_->kept_inputs) {
-      remember(given[place], kept_versions_);
-      kept_.push_back(given[place]);
+    for (uint32_t index : how_->kept_outputs) remember(outputs[index], output_versions_);
+    for (uint32_t index : how_->kept_inputs) {
+      remember(given[index], kept_versions_);
+      kept_.push_back(given[index]);
     }
     for (const auto& owner : owners) {
       auto* impl = owner.unsafeGetTensorImpl();
@@ -103,7 +103,7 @@ class GraphBackward : public torch::autograd::Node {
     how_.reset();
   }
 
-  std::string name() const override { return "GraphBackward<" + route_->name + ">"; }
+  std::string name() const override { return "GraphBackward<" + replay_->name + ">"; }
 
   void release_variables() override {
     if (how_->frees) {
@@ -125,23 +125,23 @@ class GraphBackward : public torch::autograd::Node {
       TORCH_CHECK(version_of(how_->reads[i]) == versions_[i],
                   "one of the variables needed for gradient computation has been modified by an inplace operation: a "
                   "parameter of ",
-                  route_->name, " was written between its forward and its backward.");
+                  replay_->name, " was written between its forward and its backward.");
     }
     TORCH_CHECK(!were_written(output_versions_),
                 "one of the variables needed for gradient computation has been modified by an inplace operation: an "
                 "output of ",
-                route_->name, " was written before its backward.");
+                replay_->name, " was written before its backward.");
     TORCH_CHECK(!were_written(kept_versions_),
                 "one of the variables needed for gradient computation has been modified by an inplace operation: an "
                 "input of ",
-                route_->name, " was written between its forward and its backward.");
+                replay_->name, " was written between its forward and its backward.");
     Gradients of_leaves;
     if (shared_ != nullptr) {
       for (const auto& leaf : shared_->leaves) of_leaves.add(leaf.unsafeGetTensorImpl());
     } else {
       for (const auto* leaf : leaves_) of_leaves.add(leaf);
     }
-    TORCH_CHECK(!of_leaves.overlap(), "Two of the tensors that ", route_->name,
+    TORCH_CHECK(!of_leaves.overlap(), "Two of the tensors that ", replay_->name,
                 " uses have had one gradient tensor since its forward, and the order in which a replay adds to it is "
                 "not eager's. Give them the same gradient before the forward, or each its own.");
     bool other_modes = !Modes::now().differentiate_as(how_->modes);
@@ -149,10 +149,10 @@ class GraphBackward : public torch::autograd::Node {
     bool keeps = torch::autograd::get_current_graph_task_keep_graph() || !is_last();
     Tensors results;
     try {
-      Below below;
-      route_->copy_again(*graph_, how_->kept_inputs, kept_);
+      BelowAutograd below_autograd;
+      replay_->copy_again(*graph_, how_->kept_inputs, kept_);
       const auto& saved = shared_ == nullptr ? saved_ : shared_->saved;
-      route_->run_backward(*graph_, how_->segment, saved, gradients, keeps, results);
+      replay_->run_backward(*graph_, how_->segment, saved, gradients, keeps, results);
     } catch (...) {
       released_ = !keeps;  // what was left for it may be overwritten
       throw;
@@ -178,15 +178,15 @@ class GraphBackward : public torch::autograd::Node {
   bool is_last() const { return shared_ == nullptr ? how_->frees : shared_.use_count() == 1; }
 
   uint32_t version_of(uint32_t slot) const {
-    const auto& tensor = route_->recording().tensor(slot);
+    const auto& tensor = replay_->program().tensor(slot);
     return tensor.is_inference() ? 0 : tensor._version();
   }
 
   bool is_recorded(const variable_list& gradients) const {
-    const auto& wanted = route_->recording().recorded().segments[how_->segment].gradients;
+    const auto& wanted = replay_->program().recorded().segments[how_->segment].gradients;
     for (size_t i = 0; i < wanted.size(); i++) {
       if (wanted[i] == kNone || !gradients[i].defined()) return false;
-      const auto& slot = route_->recording().slot(wanted[i]);
+      const auto& slot = replay_->program().slot(wanted[i]);
       auto* impl = gradients[i].unsafeGetTensorImpl();
       if (is_wrapped(*impl) || !gradients[i].is_cpu() || gradients[i].layout() != c10::kStrided ||
           gradients[i].scalar_type() != slot.dtype || gradients[i].sizes() != c10::IntArrayRef(slot.sizes) ||
@@ -212,8 +212,8 @@ class GraphBackward : public torch::autograd::Node {
 
   variable_list again(const variable_list& gradients, bool other_modes) {
     TORCH_CHECK(
-        !were_written(input_versions_) && route_->writes_of_others() == writes_, "An input or a parameter of ",
-        route_->name,
+        !were_written(input_versions_) && replay_->writes_of_others() == writes_, "An input or a parameter of ",
+        replay_->name,
         " was modified by an inplace operation between its forward and this backward, which is not the one that "
         "was recorded (other outputs have gradients, they lie differently, or create_graph=True), so that the "
         "function has to run again. Do the backward first, or give the function a clone().");
@@ -256,7 +256,7 @@ class GraphBackward : public torch::autograd::Node {
     return all;
   }
 
-  std::shared_ptr<Route> route_;
+  std::shared_ptr<Replay> replay_;
   std::shared_ptr<Graph> graph_;
   std::shared_ptr<const Differentiation> how_;
   std::vector<Lease*> saved_;  // of the only segment; else they are shared
@@ -272,11 +272,11 @@ class GraphBackward : public torch::autograd::Node {
 
 }  // namespace
 
-Tensors owners_of(const Route& route, const Differentiation& how, const Tensors& given) {
+Tensors owners_of(const Replay& replay, const Differentiation& how, const Tensors& given) {
   Tensors owners;
-  const auto& inputs = route.recording().recorded().inputs;
+  const auto& inputs = replay.program().recorded().inputs;
   for (uint32_t slot : how.owners) {
-    at::Tensor owner = route.recording().tensor(slot);
+    at::Tensor owner = replay.program().tensor(slot);
     for (size_t i = 0; i < inputs.size(); i++) {
       if (inputs[i] == slot) owner = given[i];
     }
@@ -308,18 +308,18 @@ class GraphOutput : public torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override { return std::move(gradients); }
 };
 
-void set_histories(const c10::intrusive_ptr<GraphBackward>& node, const Route& route,
+void set_histories(const c10::intrusive_ptr<GraphBackward>& node, const Replay& replay,
                    const std::vector<uint32_t>& outputs, Tensors& results) {
   if (outputs.size() == 1) return torch::autograd::set_history(results[outputs[0]], node);
-  std::vector<std::pair<uint32_t, uint32_t>> edges;  // place and number, in the order in which the outputs were made
-  for (uint32_t place : outputs) edges.emplace_back(place, node->add_input_metadata(results[place]));
-  const auto& slots = route.recording().recorded().outputs;
+  std::vector<std::pair<uint32_t, uint32_t>> edges;  // index and number, in the order in which the outputs were made
+  for (uint32_t index : outputs) edges.emplace_back(index, node->add_input_metadata(results[index]));
+  const auto& slots = replay.program().recorded().outputs;
   std::stable_sort(edges.begin(), edges.end(),
                    [&](const auto& a, const auto& b) { return slots[a.first] < slots[b.first]; });
-  for (const auto& [place, number] : edges) {
+  for (const auto& [index, number] : edges) {
     auto output = c10::make_intrusive<GraphOutput>();
     output->set_next_edges({Edge(node, number)});
-    torch::autograd::set_history(results[place], output);
+    torch::autograd::set_history(results[index], output);
   }
 }
 
@@ -340,19 +340,19 @@ bool share_gradients(const Owners& owners) {
   return all.overlap();
 }
 
-void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
+void connect(const std::shared_ptr<Replay>& replay, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
              std::vector<Lease*>& saved, const Tensors& given, const Owners& owners, Tensors& results, PyObject* call) {
   std::shared_ptr<Shared> shared;
   if (hows.size() > 1) shared = std::make_shared<Shared>(std::exchange(saved, {}), leaves_of(owners));
   // Autograd runs the newest node first; and what a cut leads to is there before the segment that is cut.
   for (size_t i = hows.size(); i-- > 0;) {
     const auto& how = hows[i];
-    auto node = c10::make_intrusive<GraphBackward>(route, graph, how, shared, saved, given, owners[i], results, call);
+    auto node = c10::make_intrusive<GraphBackward>(replay, graph, how, shared, saved, given, owners[i], results, call);
     torch::autograd::edge_list edges;
     for (const auto& owner : owners[i]) edges.push_back(torch::autograd::impl::gradient_edge(owner));
-    for (uint32_t place : how->cuts) edges.push_back(torch::autograd::impl::gradient_edge(results[place]));
+    for (uint32_t index : how->cuts) edges.push_back(torch::autograd::impl::gradient_edge(results[index]));
     node->set_next_edges(std::move(edges));
-    set_histories(node, *route, how->outputs, results);
+    set_histories(node, *replay, how->outputs, results);
   }
 }
 

@@ -9,18 +9,18 @@
 #include <vector>
 
 #include "graphs/call/modes.h"
-#include "graphs/call/route.h"
+#include "graphs/call/replay.h"
 
 namespace torchreel::graphs {
 
-// What a route knows of a segment of its backward beside its recording.
+// What a replay knows of a segment of its backward beside its program.
 struct Differentiation {
   size_t segment = 0;
-  std::vector<uint32_t> outputs;       // places among the outputs that it is given gradients of
+  std::vector<uint32_t> outputs;       // indices of the outputs that it is given gradients of
   std::vector<uint32_t> kept_outputs;  // those whose values a backward reads
   std::vector<uint32_t> kept_inputs;   // and of the inputs
   std::vector<uint32_t> owners;        // slots of the inputs and parameters whose derivatives a backward gives
-  std::vector<uint32_t> cuts;          // places of outputs whose derivatives it gives after those, to their segments
+  std::vector<uint32_t> cuts;          // indices of outputs whose derivatives it gives after those, to their segments
   std::vector<uint32_t> reads;         // slots of others that a backward reads
   bool frees = true;                   // whether it has something to free, without which it cannot run again
   Modes modes;                         // of the recorded call
@@ -37,7 +37,7 @@ using Differentiations = std::vector<std::shared_ptr<const Differentiation>>;
 using Owners = c10::SmallVector<Tensors, 1>;  // of each segment
 
 // The tensors whose derivatives a backward gives, in a call with these inputs.
-Tensors owners_of(const Route& route, const Differentiation& how, const Tensors& given);
+Tensors owners_of(const Replay& replay, const Differentiation& how, const Tensors& given);
 
 // Whether two of these tensors add to the same memory when their gradients are accumulated. The order in which autograd
 // does that for derivatives of one node is not eager's.
@@ -45,7 +45,7 @@ bool share_gradients(const Owners& owners);
 
 // Makes the outputs of a run known to autograd, by a node for each segment, and takes over the leases on what was
 // saved. The GIL is held; `call` is what `again` needs of the call.
-void connect(const std::shared_ptr<Route>& route, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
+void connect(const std::shared_ptr<Replay>& replay, const std::shared_ptr<Graph>& graph, const Differentiations& hows,
              std::vector<Lease*>& saved, const Tensors& given, const Owners& owners, Tensors& results, PyObject* call);
 
 }  // namespace torchreel::graphs

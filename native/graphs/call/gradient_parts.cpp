@@ -22,21 +22,21 @@ namespace {
 
 struct Part {
   NodePointer node;
-  uint32_t place;
+  uint32_t index;
 };
 
 // A node's number is higher than those of the nodes that it leads to: autograd runs the highest first.
 bool runs_before(const Part& a, const Part& b) {
   uint64_t first = a.node->sequence_nr(), second = b.node->sequence_nr();
-  return first != second ? first > second : a.place < b.place;
+  return first != second ? first > second : a.index < b.index;
 }
 
 }  // namespace
 
 py::list gradient_parts(const Tensors& outputs, const Tensors& leaves) {
-  std::unordered_map<Node*, size_t> places;
+  std::unordered_map<Node*, size_t> leaf_indices;
   for (size_t i = 0; i < leaves.size(); i++) {
-    places.try_emplace(torch::autograd::impl::gradient_edge(leaves[i]).function.get(), i);
+    leaf_indices.try_emplace(torch::autograd::impl::gradient_edge(leaves[i]).function.get(), i);
   }
   std::vector<std::vector<Part>> parts(leaves.size());
   std::unordered_set<Node*> seen;
@@ -50,8 +50,8 @@ py::list gradient_parts(const Tensors& outputs, const Tensors& leaves) {
     if (!node || !seen.insert(node.get()).second) continue;
     const auto& edges = node->next_edges();
     for (uint32_t i = 0; i < edges.size(); i++) {
-      auto found = places.find(edges[i].function.get());
-      if (found != places.end()) {
+      auto found = leaf_indices.find(edges[i].function.get());
+      if (found != leaf_indices.end()) {
         parts[found->second].push_back({node, i});
       } else {
         todo.push_back(edges[i].function);
@@ -65,7 +65,7 @@ py::list gradient_parts(const Tensors& outputs, const Tensors& leaves) {
     py::list of_leaf;
     for (const auto& part : parts[i]) {
       auto node = py::reinterpret_steal<py::object>(torch::autograd::functionToPyObject(part.node));
-      of_leaf.append(py::make_tuple(node, part.place));
+      of_leaf.append(py::make_tuple(node, part.index));
     }
     all.append(py::make_tuple(i, of_leaf));
   }
@@ -74,11 +74,11 @@ py::list gradient_parts(const Tensors& outputs, const Tensors& leaves) {
 
 namespace {
 
-using EdgePlace = std::pair<Node*, uint32_t>;
+using EdgeTarget = std::pair<Node*, uint32_t>;
 
 // Where the gradients of tensors arrive, and which tensor each is of.
-std::map<EdgePlace, size_t> arrivals_at(const Tensors& tensors) {
-  std::map<EdgePlace, size_t> all;
+std::map<EdgeTarget, size_t> arrivals_at(const Tensors& tensors) {
+  std::map<EdgeTarget, size_t> all;
   for (size_t i = 0; i < tensors.size(); i++) {
     auto edge = torch::autograd::impl::gradient_edge(tensors[i]);
     all.try_emplace({edge.function.get(), edge.input_nr}, i);
@@ -93,7 +93,7 @@ struct Walk {
   std::map<size_t, std::vector<Part>> cuts;   // by tensor that is arrived at
   std::map<Node*, std::vector<Part>> leaves;  // by the node that accumulates a leaf's gradient
 
-  void go(const NodePointer& from, const std::map<EdgePlace, size_t>& arrivals) {
+  void go(const NodePointer& from, const std::map<EdgeTarget, size_t>& arrivals) {
     std::vector<NodePointer> todo = {from};
     while (!todo.empty()) {
       NodePointer node = std::move(todo.back());
@@ -237,7 +237,7 @@ class Grouping {
 
   const Tensors& outputs_;
   const py::function& keeps_;
-  std::map<EdgePlace, size_t> arrivals_;
+  std::map<EdgeTarget, size_t> arrivals_;
   std::vector<Walk> walks_;
 };
 
@@ -271,12 +271,12 @@ CutEdges::CutEdges(const Tensors& outputs, const Tensors& cuts, const Tensors& l
   }
   for (const auto& [cut, parts] : walk.cuts) {
     auto leaf = torch::autograd::impl::gradient_edge(leaves[cut]);
-    for (const auto& part : parts) all_.push_back({part.node, part.place, leaf});
+    for (const auto& part : parts) all_.push_back({part.node, part.index, leaf});
   }
 }
 
 void CutEdges::exchange() {
-  for (auto& one : all_) std::swap(one.node->next_edges()[one.place], one.edge);
+  for (auto& one : all_) std::swap(one.node->next_edges()[one.index], one.edge);
 }
 
 }  // namespace torchreel::graphs

@@ -12,13 +12,13 @@
 namespace torchreel::graphs {
 
 // For each of the leaves that the backward of `outputs` reaches on more than one way:
-// (place of the leaf, [(node, place among what the node gives)]), in the order in which autograd runs the nodes.
+// (index of the leaf, [(node, index among what the node gives)]), in the order in which autograd runs the nodes.
 pybind11::list gradient_parts(const Tensors& outputs, const Tensors& leaves);
 
 // The segments that the backward of `outputs` falls into, one for each node that is to stand for it, in the order in
-// which autograd runs them: (places of outputs, places of outputs of other segments that were used for them, places of
-// the leaves that it reaches, whether it keeps tensors). Or a text: why there are none. `keeps` says whether a node of
-// autograd keeps tensors.
+// which autograd runs them: (indices of outputs, indices of outputs of other segments that were used for them, places
+// of the leaves that it reaches, whether it keeps tensors). Or a text: why there are none. `keeps` says whether a node
+// of autograd keeps tensors.
 //
 // An output that another one was computed from is where segments meet: its hooks see what flows through it. Outputs
 // that share nodes are in one segment, if a backward of the one frees what the other one needs.
@@ -36,7 +36,7 @@ class CutEdges {
  private:
   struct Exchanged {
     NodePointer node;
-    uint32_t place;
+    uint32_t index;
     torch::autograd::Edge edge;
   };
   std::vector<Exchanged> all_;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "tape/enums.h"
-#include "torch/anatomy.h"
+#include "torch/tensor_layout.h"
 #include "torch/tensor_state.h"
 
 namespace torchreel::graphs {
@@ -95,11 +95,11 @@ Signature::Item Signature::take(PyObject* value, int depth) {
   }
   if (depth < kDeepest && PyDict_CheckExact(value)) {
     Item item{Item::kDict, nullptr, PyTuple_New(PyDict_GET_SIZE(value)), {}};
-    Py_ssize_t at = 0, place = 0;
+    Py_ssize_t at = 0, index = 0;
     PyObject *key, *part;
     while (PyDict_Next(value, &at, &key, &part)) {
       Py_INCREF(key);
-      PyTuple_SET_ITEM(item.value, place++, key);
+      PyTuple_SET_ITEM(item.value, index++, key);
       item.parts.push_back(take(part, depth + 1));
     }
     return item;
@@ -131,11 +131,11 @@ bool Signature::same(const Item& item, PyObject* value, Borrowed& tensors) {
       if (!PyDict_CheckExact(value) || PyDict_GET_SIZE(value) != static_cast<Py_ssize_t>(item.parts.size()))
         return false;
       Py_ssize_t at = 0;
-      size_t place = 0;
+      size_t index = 0;
       PyObject *key, *part;
       while (PyDict_Next(value, &at, &key, &part)) {
-        if (!same_plain(PyTuple_GET_ITEM(item.value, place), key)) return false;
-        if (!same(item.parts[place++], part, tensors)) return false;
+        if (!same_plain(PyTuple_GET_ITEM(item.value, index), key)) return false;
+        if (!same(item.parts[index++], part, tensors)) return false;
       }
       return true;
     }
@@ -183,8 +183,8 @@ bool Signature::matches(PyObject* const* args, size_t positional, PyObject* name
   return true;
 }
 
-Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
-  const auto& tensor = tensors[place];
+Signature::Spec Signature::spec_of(const Tensors& tensors, size_t index) {
+  const auto& tensor = tensors[index];
   auto* impl = tensor.unsafeGetTensorImpl();
   Spec spec{.keys = impl->key_set(),
             .type = impl->dtype(),
@@ -192,7 +192,7 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
             .item = static_cast<int64_t>(impl->itemsize()),
             .requires_grad = tensor.requires_grad(),
             .alignment = 0,
-            .same = static_cast<uint32_t>(place),
+            .same = static_cast<uint32_t>(index),
             .distance = 0};
   if (tensor.is_nested()) return spec;
   spec.sizes = c10::DimVector(tensor.sizes());
@@ -200,7 +200,7 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t place) {
   spec.strides = c10::DimVector(tensor.strides());
   auto data = reinterpret_cast<intptr_t>(tensor.const_data_ptr());
   spec.alignment = static_cast<uint8_t>(data & 63);
-  for (size_t i = 0; i < place; i++) {
+  for (size_t i = 0; i < index; i++) {
     if (!tensors[i].has_storage() || !tensors[i].storage().is_alias_of(tensor.storage())) continue;
     spec.same = static_cast<uint32_t>(i);
     spec.distance = data - reinterpret_cast<intptr_t>(tensors[i].const_data_ptr());
@@ -221,11 +221,11 @@ struct Lie {
   Lie(const c10::TensorImpl& tensor, int64_t item) : storage(tensor.unsafe_storage().unsafeGetStorageImpl()) {
     if (storage == nullptr) return;
     int64_t offset;
-    sizes = Anatomy::sizes_of(tensor);
+    sizes = TensorLayout::sizes_of(tensor);
     if (sizes != nullptr) {
-      dim = static_cast<size_t>(sizes[Anatomy::kDim]);
-      strides = sizes + Anatomy::kStrides;
-      offset = sizes[Anatomy::kOffset];
+      dim = static_cast<size_t>(sizes[TensorLayout::kDim]);
+      strides = sizes + TensorLayout::kStrides;
+      offset = sizes[TensorLayout::kOffset];
     } else {
       dim = tensor.sizes().size();
       sizes = tensor.sizes().data();
@@ -272,9 +272,9 @@ bool Signature::fits(const Tensors& tensors) const {
 
 namespace {
 
-uint32_t first_of(const Tensors& tensors, uint32_t place) {
+uint32_t first_of(const Tensors& tensors, uint32_t index) {
   uint32_t first = 0;
-  while (!tensors[first].is_same(tensors[place])) first++;
+  while (!tensors[first].is_same(tensors[index])) first++;
   return first;
 }
 
@@ -293,7 +293,7 @@ void Signature::set_asked(const std::vector<std::pair<uint32_t, uint32_t>>& aske
 
 bool Signature::answer_the_same(const Tensors& tensors) const {
   for (const auto& one : asked_) {
-    const auto& tensor = tensors[one.place];
+    const auto& tensor = tensors[one.index];
     uint32_t now = TensorState::autograd_of(*tensor.unsafeGetTensorImpl());
     if ((one.mask & TensorState::kOwnAttributes) != 0) {
       PyObject* object = THPVariable_Wrap(tensor);

@@ -93,7 +93,7 @@ class Signature {
 
   Item take(PyObject* value, int depth);
   static bool same(const Item& item, PyObject* value, Borrowed& tensors);
-  static Spec spec_of(const Tensors& tensors, size_t place);
+  static Spec spec_of(const Tensors& tensors, size_t index);
   static void free(Item& item);
   std::string written() const;
   static void write(const Item& item, const std::vector<Spec>& specs, size_t& next, std::string& text);
@@ -102,13 +102,13 @@ class Signature {
   PyObject* names_ = nullptr;
   size_t positional_;
   struct Asked {
-    uint32_t place, mask, bits;
+    uint32_t index, mask, bits;
   };
   bool answer_the_same(const Tensors& tensors) const;
 
   std::vector<Spec> specs_;
   std::vector<Asked> asked_;
-  std::vector<uint32_t> firsts_;  // for each tensor the first place of the same one, where identities count
+  std::vector<uint32_t> firsts_;  // for each tensor the index of the first that is the same one, where identities count
   Tensors example_;
   PyObject* fit_ = nullptr;
   bool plain_ = true;

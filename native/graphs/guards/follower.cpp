@@ -211,14 +211,14 @@ py::object Follower::take_names() {
 }
 
 bool Follower::is_own(PyCodeObject* code) {
-  auto [place, is_new] = own_.try_emplace(code, false);
+  auto [known, is_new] = own_.try_emplace(code, false);
   if (is_new) {
     Py_INCREF(reinterpret_cast<PyObject*>(code));
     const char* file = PyUnicode_AsUTF8(code->co_filename);
     if (file == nullptr) PyErr_Clear();
-    place->second = file != nullptr && std::string_view(file).starts_with(own_files_);
+    known->second = file != nullptr && std::string_view(file).starts_with(own_files_);
   }
-  return place->second;
+  return known->second;
 }
 
 int Follower::trace(PyObject*, PyFrameObject* frame, int what, PyObject* result) {
@@ -564,8 +564,8 @@ void bind_follower(py::module_& module) {
   });
   module.def("function_of",
              [](const py::handle& frame) { return or_null(as_mirror(frame_of(frame))->frame->function); });
-  module.def("local", [](const py::handle& frame, int place) {
-    return or_null(as_mirror(frame_of(frame))->frame->localsplus[place]);
+  module.def("local", [](const py::handle& frame, int index) {
+    return or_null(as_mirror(frame_of(frame))->frame->localsplus[index]);
   });
   module.def("type_lookup", [](const py::handle& type, const py::handle& name) {
     return or_null(_PyType_Lookup(type_of(type), name.ptr()));

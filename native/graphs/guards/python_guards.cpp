@@ -47,8 +47,8 @@ PyObject* looked_up(PyObject* dict, PyObject* name) {
 }
 
 // Only of plain keys: nothing of a user's is asked how it looks.
-std::string item_path(const std::string& path, const Value& key, size_t place) {
-  if (key.kind != Value::kPlain) return path + "[" + std::to_string(place) + "]";
+std::string item_path(const std::string& path, const Value& key, size_t index) {
+  if (key.kind != Value::kPlain) return path + "[" + std::to_string(index) + "]";
   return path + "[" + std::string(py::repr(key.keep)) + "]";
 }
 
@@ -163,9 +163,9 @@ ptrdiff_t PythonGuards::add_class(ptrdiff_t owner, ptrdiff_t parent, std::string
                                   const py::object& type, const py::object& dict) {
   Check check = fields(owner, parent, path);
   add_field(check, reinterpret_cast<PyObject**>(&object.ptr()->ob_type), path + ".__class__", type.ptr());
-  PyObject** place = dict.is_none() ? nullptr : _PyObject_GetDictPtr(object.ptr());
-  if (place != nullptr) {
-    add_field(check, place, path + ".__dict__", dict.ptr());
+  PyObject** field = dict.is_none() ? nullptr : _PyObject_GetDictPtr(object.ptr());
+  if (field != nullptr) {
+    add_field(check, field, path + ".__dict__", dict.ptr());
     check.is_dict_field = true;
   }
   return add(std::move(check));
@@ -248,15 +248,15 @@ bool PythonGuards::is_gone(ptrdiff_t owner) const {
   return owner >= 0 && PyWeakref_GET_OBJECT(owners_[static_cast<size_t>(owner)].reference.ptr()) == Py_None;
 }
 
-std::string PythonGuards::entry_path(const Check& check, const Entry& entry, size_t place) const {
-  if (check.kind == kFields) return check.labels[place];
+std::string PythonGuards::entry_path(const Check& check, const Entry& entry, size_t index) const {
+  if (check.kind == kFields) return check.labels[index];
   if (check.kind == kSet) return check.path;
   if (check.kind == kEntries && PyUnicode_CheckExact(entry.name.ptr()) && !check.path.ends_with("{}")) {
     std::string name = py::str(entry.name);
     return check.path.empty() ? name : check.path + "." + name;
   }
   std::string path = check.path.ends_with("{}") ? check.path.substr(0, check.path.size() - 2) : check.path;
-  return item_path(path, entry.key, place);
+  return item_path(path, entry.key, index);
 }
 
 // Fills now_ with what the entries' values are at present; false where there are more or fewer.
@@ -269,9 +269,9 @@ bool PythonGuards::read(const Check& check, bool strict) {
     case kLength: return static_cast<uint64_t>(size_of(check.object)) == check.number;
     case kType: return check.number != 0 && version_now(check.object) == check.number;
     case kEntries: {
-      const bool fit = check.places.fit(check.object);
+      const bool fit = check.slots.fit(check.object);
       for (size_t i = 0; i < check.entries.size(); i++) {
-        PyObject* now = fit ? check.places.at(i) : nullptr;
+        PyObject* now = fit ? check.slots.at(i) : nullptr;
         now_.push_back(now != nullptr ? now : looked_up(check.object, check.entries[i].name.ptr()));
       }
       return true;
@@ -314,10 +314,10 @@ bool PythonGuards::holds(Check& check, bool strict) {
 
 // The globals of a script change with each turn of its loop: then the few names are read where they are.
 void PythonGuards::locate(Check& check) {
-  if (check.kind != kEntries || check.places.fit(check.object)) return;
+  if (check.kind != kEntries || check.slots.fit(check.object)) return;
   std::vector<PyObject*> names;
   for (const auto& entry : check.entries) names.push_back(entry.name.ptr());
-  check.places.find(check.object, names);
+  check.slots.find(check.object, names);
 }
 
 void PythonGuards::write_value_words(const Value& value, std::vector<Word>& words) const {

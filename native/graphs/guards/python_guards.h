@@ -104,7 +104,7 @@ class PythonGuards {
     uint64_t number = 0;              // a length, or the version of a type
     bool is_dict_field = false;       // the last field is an object's dict, which the next check looks into
     std::vector<Entry> entries;
-    DictPlaces places;  // of the names of kEntries
+    DictSlots slots;  // of the names of kEntries
     size_t first_word = 0;
   };
 
@@ -150,7 +150,7 @@ class PythonGuards {
   bool asks_hold();
   void locate(Check& check);
   void tell(const Check& check, std::vector<Difference>& all);
-  std::string entry_path(const Check& check, const Entry& entry, size_t place) const;
+  std::string entry_path(const Check& check, const Entry& entry, size_t index) const;
   void write_words(const Check& check, std::vector<Word>& words) const;
   void write_value_words(const Value& value, std::vector<Word>& words) const;
   void write_all_words();

@@ -92,8 +92,8 @@ class TrialKernel final : public Kernel {
     for (auto& kernel : exact_) kernel->run();
   }
 
-  void put_back(const std::vector<at::Tensor>& places, const std::vector<at::Tensor>& values) const {
-    for (size_t i = 0; i < places.size(); i++) places[i].copy_(values[i]);
+  void put_back(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& values) const {
+    for (size_t i = 0; i < targets.size(); i++) targets[i].copy_(values[i]);
   }
 
   template <class Run>

@@ -47,14 +47,14 @@ const Replaced* Replacing::at(size_t step) const {
   return found != nullptr && found->cluster->begin == static_cast<int64_t>(step) ? found : nullptr;
 }
 
-std::vector<bool> Replacing::elided(const Recording& recording) const {
-  const auto& storages = recording.storages();
+std::vector<bool> Replacing::elided(const StaticProgram& program) const {
+  const auto& storages = program.storages();
   std::vector<bool> gone(storages.size(), false), kept(storages.size(), false);
   for (const auto& one : all_) {
     if (!one.used) continue;
     const auto& cluster = *one.cluster;
     for (const auto& pointer : cluster.replacement->generated->pointers) {
-      if (pointer.slot >= 0) kept[recording.slot(cluster.slots[pointer.slot]).storage] = true;
+      if (pointer.slot >= 0) kept[program.slot(cluster.slots[pointer.slot]).storage] = true;
     }
     for (uint32_t storage = 0; storage < storages.size(); storage++) {
       const auto& info = storages[storage];

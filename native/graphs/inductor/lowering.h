@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graphs/plan/recording.h"
+#include "graphs/plan/static_program.h"
 
 namespace torchreel::graphs {
 
@@ -29,7 +29,7 @@ struct Generated {
   std::vector<size_t> scratch;  // bytes
 };
 
-// Of clusters that are alike, in one part of a recording.
+// Of clusters that are alike, in one part of a program.
 struct Replacement {
   enum State : uint8_t { kToCheck, kUsed, kDropped };
   std::shared_ptr<const Generated> generated;
@@ -68,14 +68,14 @@ class Replacing {
   const Replaced* at(size_t step) const;
   const std::vector<Replaced>& all() const { return all_; }
   // Storages that are nowhere, since the kernel keeps them to itself.
-  std::vector<bool> elided(const Recording& recording) const;
+  std::vector<bool> elided(const StaticProgram& program) const;
 
  private:
   const Replaced* around(int64_t step) const;
   std::vector<Replaced> all_;
 };
 
-// All clusters of a route. From any thread.
+// All clusters of a replay. From any thread.
 class Lowering {
  public:
   static constexpr uint32_t kChecks = 3;  // runs

@@ -14,8 +14,8 @@
 #include <map>
 #include <mutex>
 
-#include "graphs/kernels/bound.h"
 #include "graphs/kernels/copies.h"
+#include "graphs/kernels/handwritten.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -168,7 +168,7 @@ bool torch_uses_avx2() {
 }
 
 template <class Function>
-std::unique_ptr<Kernel> activation(const Bound& call, int64_t most) {
+std::unique_ptr<Kernel> activation(const KernelCall& call, int64_t most) {
   auto input = tensor_at(call, 0);
   const auto& result = call.results[0];
   if (!torch_uses_avx2() || input.scalar_type() != at::kFloat || !same_layout(input, result)) return nullptr;
@@ -186,11 +186,11 @@ constexpr int64_t kFew = 4096;
 constexpr int64_t kManyForOneThread = 1 << 15;
 
 template <class Function>
-std::unique_ptr<Kernel> small(const Bound& call) {
+std::unique_ptr<Kernel> small(const KernelCall& call) {
   return activation<Function>(call, kFew);
 }
 
-std::unique_ptr<Kernel> gelu(const Bound& call) {
+std::unique_ptr<Kernel> gelu(const KernelCall& call) {
   if (call.arguments[1].toStringRef() != "none") return nullptr;
   if (auto kernel = activation<Gelu>(call, kManyForOneThread)) return kernel;
   if (call.exact) return nullptr;

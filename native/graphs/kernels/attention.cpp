@@ -3,25 +3,25 @@
 
 #include <cstring>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
 namespace {
 
-std::optional<double> scale_at(const Bound& call, size_t index) {
+std::optional<double> scale_at(const KernelCall& call, size_t index) {
   if (call.arguments[index].isNone()) return std::nullopt;
   return call.arguments[index].toDouble();
 }
 
-std::optional<at::Tensor> mask_at(const Bound& call, size_t index) {
+std::optional<at::Tensor> mask_at(const KernelCall& call, size_t index) {
   auto mask = tensor_at(call, index);
   if (!mask.defined()) return std::nullopt;
   return mask;
 }
 
 // The kernel has heads in the third dimension, the op in the second.
-std::unique_ptr<Kernel> attention(const Bound& call) {
+std::unique_ptr<Kernel> attention(const KernelCall& call) {
   if (call.results.size() != 2) return nullptr;
   auto query = tensor_at(call, 0), key = tensor_at(call, 1), value = tensor_at(call, 2);
   if (query.dim() != 4 || query.numel() == 0 || key.numel() == 0) return nullptr;
@@ -37,7 +37,7 @@ std::unique_ptr<Kernel> attention(const Bound& call) {
   });
 }
 
-std::unique_ptr<Kernel> attention_backward(const Bound& call) {
+std::unique_ptr<Kernel> attention_backward(const KernelCall& call) {
   if (call.results.size() != 3) return nullptr;
   std::array<at::Tensor, 6> given;
   for (size_t i = 0; i < given.size(); i++) {

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <tuple>
 
-#include "graphs/kernels/bound.h"
 #include "graphs/kernels/copies.h"
+#include "graphs/kernels/handwritten.h"
 
 extern "C" {
 void sgemv_(const char*, const int*, const int*, const float*, const float*, const int*, const float*, const int*,
@@ -212,16 +212,16 @@ std::unique_ptr<Kernel> product_of(const at::Tensor& result, const at::Tensor& b
   return nullptr;
 }
 
-std::unique_ptr<Kernel> mm(const Bound& call) {
+std::unique_ptr<Kernel> mm(const KernelCall& call) {
   return product_of(call.results[0], {}, tensor_at(call, 0), tensor_at(call, 1), 0, 1);
 }
 
-std::unique_ptr<Kernel> addmm(const Bound& call) {
+std::unique_ptr<Kernel> addmm(const KernelCall& call) {
   return product_of(call.results[0], tensor_at(call, 0), tensor_at(call, 1), tensor_at(call, 2),
                     call.arguments[3].toScalar(), call.arguments[4].toScalar());
 }
 
-std::unique_ptr<Kernel> addmm_in_place(const Bound& call) {
+std::unique_ptr<Kernel> addmm_in_place(const KernelCall& call) {
   return product_of(call.results[0], {}, tensor_at(call, 1), tensor_at(call, 2), call.arguments[3].toScalar(),
                     call.arguments[4].toScalar());
 }
@@ -274,11 +274,11 @@ std::unique_ptr<Kernel> vector_product_of(const at::Tensor& result, const at::Te
   return nullptr;
 }
 
-std::unique_ptr<Kernel> mv(const Bound& call) {
+std::unique_ptr<Kernel> mv(const KernelCall& call) {
   return vector_product_of(call.results[0], {}, tensor_at(call, 0), tensor_at(call, 1), 0, 1);
 }
 
-std::unique_ptr<Kernel> addmv(const Bound& call) {
+std::unique_ptr<Kernel> addmv(const KernelCall& call) {
   return vector_product_of(call.results[0], tensor_at(call, 0), tensor_at(call, 1), tensor_at(call, 2),
                            call.arguments[3].toScalar(), call.arguments[4].toScalar());
 }
@@ -303,13 +303,13 @@ struct Loops {
           const T* right = other + batch * other_strides[0] + j * other_strides[2];
           T sum = 0;
           for (int64_t k = 0; k < depth; k++) sum += left[k * one_strides[2]] * right[k * other_strides[1]];
-          T& place = result[batch * result_strides[0] + i * result_strides[1] + j * result_strides[2]];
+          T& element = result[batch * result_strides[0] + i * result_strides[1] + j * result_strides[2]];
           if (!adds) {
-            place = sum;
+            element = sum;
           } else if (beta == 0) {
-            place = alpha * sum;
+            element = alpha * sum;
           } else {
-            place = place * beta + alpha * sum;
+            element = element * beta + alpha * sum;
           }
         }
       }
@@ -420,16 +420,16 @@ std::unique_ptr<Kernel> batched_of(const at::Tensor& result, const at::Tensor& b
   return nullptr;
 }
 
-std::unique_ptr<Kernel> bmm(const Bound& call) {
+std::unique_ptr<Kernel> bmm(const KernelCall& call) {
   return batched_of(call.results[0], {}, tensor_at(call, 0), tensor_at(call, 1), 0, 1, false);
 }
 
-std::unique_ptr<Kernel> baddbmm(const Bound& call) {
+std::unique_ptr<Kernel> baddbmm(const KernelCall& call) {
   return batched_of(call.results[0], tensor_at(call, 0), tensor_at(call, 1), tensor_at(call, 2),
                     call.arguments[3].toScalar(), call.arguments[4].toScalar(), true);
 }
 
-std::unique_ptr<Kernel> baddbmm_in_place(const Bound& call) {
+std::unique_ptr<Kernel> baddbmm_in_place(const KernelCall& call) {
   return batched_of(call.results[0], {}, tensor_at(call, 1), tensor_at(call, 2), call.arguments[3].toScalar(),
                     call.arguments[4].toScalar(), true);
 }

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "graphs/kernels/blas.h"
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -112,7 +112,7 @@ bool is_plain(const at::Tensor& tensor) {
 }
 
 // Whether torch would do it by unfolding.
-bool unfolds(const Bound& call) {
+bool unfolds(const KernelCall& call) {
   auto stride = call.arguments[3].toSymIntVector(), padding = call.arguments[4].toSymIntVector();
   auto dilation = call.arguments[5].toSymIntVector(), output_padding = call.arguments[7].toSymIntVector();
   auto bias = tensor_at(call, 2);
@@ -123,18 +123,18 @@ bool unfolds(const Bound& call) {
 }
 
 size_t columns_bytes(const at::Tensor& result, const at::Tensor& weight) {
-  int64_t rows = weight.numel() / weight.size(0), places = result.size(2) * result.size(3);
-  return static_cast<size_t>(rows * places) * result.element_size();
+  int64_t rows = weight.numel() / weight.size(0), positions = result.size(2) * result.size(3);
+  return static_cast<size_t>(rows * positions) * result.element_size();
 }
 
 template <class T>
-std::unique_ptr<Kernel> convolution(const Bound& call, const Window& window) {
+std::unique_ptr<Kernel> convolution(const KernelCall& call, const Window& window) {
   Convolution<T> made(call.results[0], tensor_at(call, 0), tensor_at(call, 2), window);
   if (!made.set(call.results[0], tensor_at(call, 1))) return nullptr;
   return kernel_of("blas", [made = std::move(made)] { made.run(); });
 }
 
-std::unique_ptr<Kernel> convolution(const Bound& call) {
+std::unique_ptr<Kernel> convolution(const KernelCall& call) {
   auto image = tensor_at(call, 0), weight = tensor_at(call, 1), bias = tensor_at(call, 2);
   const auto& result = call.results[0];
   auto type = result.scalar_type();

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -113,9 +113,9 @@ std::unique_ptr<Kernel> copy_into(const at::Tensor& target, const at::Tensor& so
   return kernel_of("copy", [copy = Copy(target, source)]() mutable { copy.run(); });
 }
 
-std::unique_ptr<Kernel> copy_in_place(const Bound& call) { return copy_into(call.results[0], tensor_at(call, 1)); }
+std::unique_ptr<Kernel> copy_in_place(const KernelCall& call) { return copy_into(call.results[0], tensor_at(call, 1)); }
 
-std::unique_ptr<Kernel> copy_of_first(const Bound& call) {
+std::unique_ptr<Kernel> copy_of_first(const KernelCall& call) {
   auto source = tensor_at(call, 0);
   if (!source.defined() || source.sizes() != call.results[0].sizes()) return nullptr;
   return copy_into(call.results[0], source);

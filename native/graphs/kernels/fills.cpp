@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -36,13 +36,13 @@ std::unique_ptr<Kernel> fill(const at::Tensor& target, const at::Scalar& value) 
   });
 }
 
-std::unique_ptr<Kernel> zeros(const Bound& call) { return fill(call.results[0], 0); }
+std::unique_ptr<Kernel> zeros(const KernelCall& call) { return fill(call.results[0], 0); }
 
-std::unique_ptr<Kernel> ones(const Bound& call) { return fill(call.results[0], 1); }
+std::unique_ptr<Kernel> ones(const KernelCall& call) { return fill(call.results[0], 1); }
 
-std::unique_ptr<Kernel> second(const Bound& call) { return fill(call.results[0], call.arguments[1].toScalar()); }
+std::unique_ptr<Kernel> second(const KernelCall& call) { return fill(call.results[0], call.arguments[1].toScalar()); }
 
-std::unique_ptr<Kernel> third(const Bound& call) { return fill(call.results[0], call.arguments[2].toScalar()); }
+std::unique_ptr<Kernel> third(const KernelCall& call) { return fill(call.results[0], call.arguments[2].toScalar()); }
 
 }  // namespace
 

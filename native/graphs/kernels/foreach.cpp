@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -24,11 +24,11 @@ const std::unordered_map<std::string_view, Each>& each() {
       names.push_back(list);
       all[names.back()] = {name, overload};
     };
-    for (const char* place : {"", "_"}) {
+    for (const char* suffix : {"", "_"}) {
       static std::vector<std::string> kept;
       kept.reserve(256);
-      auto named = [&](const char* base) { return kept.emplace_back(std::string("aten::") + base + place).c_str(); };
-      auto over = [&](const char* base) { return std::string("aten::_foreach_") + base + place; };
+      auto named = [&](const char* base) { return kept.emplace_back(std::string("aten::") + base + suffix).c_str(); };
+      auto over = [&](const char* base) { return std::string("aten::_foreach_") + base + suffix; };
       for (const char* base : {"add", "sub", "mul", "div"}) {
         for (const char* kind : {".List", ".Scalar", ".ScalarList"}) add(over(base) + kind, named(base), "Tensor");
       }
@@ -68,7 +68,7 @@ bool element(const at::IValue& value, size_t index, const c10::Argument& wanted,
   return (wanted.type()->kind() == c10::TypeKind::TensorType) == given.isTensor();
 }
 
-std::unique_ptr<Kernel> foreach (const Bound& call) {
+std::unique_ptr<Kernel> foreach (const KernelCall& call) {
   const auto& one = each().at(call.op->name);
   const auto& op = tape::op_named(one.name, one.overload);
   const auto& wanted = op.handle.schema().arguments();
@@ -77,7 +77,7 @@ std::unique_ptr<Kernel> foreach (const Bound& call) {
   if (call.results.size() != count) return nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (size_t i = 0; i < count; i++) {
-    Bound single{&op, {}, {}, {call.results[i]}, call.grad, call.exact};
+    KernelCall single{&op, {}, {}, {call.results[i]}, call.grad, call.exact};
     for (size_t j = 0; j < wanted.size(); j++) {
       at::IValue given;
       if (j >= call.arguments.size()) {

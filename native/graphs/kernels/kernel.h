@@ -22,7 +22,7 @@ struct Idle {
 
 // A call with all that is known of it when a graph is made. Its tensors are dense CPU tensors at their final addresses,
 // without autograd's dispatch keys; only the bytes behind them change from run to run.
-struct Bound {
+struct KernelCall {
   const tape::OpInfo* op = nullptr;
   torch::jit::Stack arguments;      // all of the schema's, in its order
   std::vector<bool> fixed;          // for each argument: a tensor whose values never change
@@ -44,14 +44,14 @@ class Kernel {
 };
 
 // Gives nothing where it does not know how to do this call. Must not run the op, and must not write to results.
-using Prepare = std::unique_ptr<Kernel> (*)(const Bound& call);
+using Prepare = std::unique_ptr<Kernel> (*)(const KernelCall& call);
 using Preparers = std::unordered_map<std::string_view, Prepare>;  // by name with overload: "aten::add.Tensor"
 
 const Preparers&
-structured_kernels();              // generated: the kernels of structured ops, their checks and iterators made once
-const Preparers& bound_kernels();  // written by hand: BLAS, norms, attention, copies ...
+structured_kernels();  // generated: the kernels of structured ops, their checks and iterators made once
+const Preparers& handwritten_kernels();  // written by hand: BLAS, norms, attention, copies ...
 
 // The best that there is for this call; never nothing, but throws where the op cannot be run on fixed memory at all.
-std::unique_ptr<Kernel> prepare(const Bound& call);
+std::unique_ptr<Kernel> prepare(const KernelCall& call);
 
 }  // namespace torchreel::graphs

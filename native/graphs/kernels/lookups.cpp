@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -54,13 +54,13 @@ std::unique_ptr<Kernel> rows_of(const at::Tensor& result, const at::Tensor& sour
   return nullptr;
 }
 
-std::unique_ptr<Kernel> embedding(const Bound& call) {
+std::unique_ptr<Kernel> embedding(const KernelCall& call) {
   auto weight = tensor_at(call, 0);
   if (weight.dim() != 2) return nullptr;
   return rows_of(call.results[0], weight, 0, tensor_at(call, 1));
 }
 
-std::unique_ptr<Kernel> index_select(const Bound& call) {
+std::unique_ptr<Kernel> index_select(const KernelCall& call) {
   auto source = tensor_at(call, 0), indices = tensor_at(call, 2);
   int64_t dimension = call.arguments[1].toInt();
   if (indices.dim() > 1) return nullptr;
@@ -68,7 +68,7 @@ std::unique_ptr<Kernel> index_select(const Bound& call) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> embedding_backward(const Bound& call) {
+std::unique_ptr<Kernel> embedding_backward(const KernelCall& call) {
   auto gradient = tensor_at(call, 0), indices = tensor_at(call, 1);
   const auto& result = call.results[0];
   int64_t padding = call.arguments[3].toInt(), rows = result.size(0), columns = result.size(1);
@@ -85,7 +85,7 @@ std::unique_ptr<Kernel> embedding_backward(const Bound& call) {
   });
 }
 
-std::unique_ptr<Kernel> embedding_backward(const Bound& call) {
+std::unique_ptr<Kernel> embedding_backward(const KernelCall& call) {
   auto gradient = tensor_at(call, 0), indices = tensor_at(call, 1);
   const auto& result = call.results[0];
   if (call.arguments[4].toBool() || indices.scalar_type() != at::kLong || !indices.is_contiguous()) return nullptr;

@@ -4,7 +4,7 @@
 #include <ATen/native/PointwiseOps.h>
 #include <ATen/ops/empty.h>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 #include "graphs/kernels/reductions.h"
 
 namespace torchreel::graphs {
@@ -18,7 +18,7 @@ bool floats(at::ScalarType type, std::initializer_list<at::Tensor> tensors) {
   return type == at::kFloat || type == at::kDouble;
 }
 
-std::unique_ptr<Kernel> mse_loss(const Bound& call) {
+std::unique_ptr<Kernel> mse_loss(const KernelCall& call) {
   auto input = tensor_at(call, 0), target = tensor_at(call, 1);
   const auto& result = call.results[0];
   int64_t reduction = call.arguments[2].toInt();
@@ -44,7 +44,7 @@ std::unique_ptr<Kernel> mse_loss(const Bound& call) {
   });
 }
 
-std::unique_ptr<Kernel> mse_loss_backward(const Bound& call) {
+std::unique_ptr<Kernel> mse_loss_backward(const KernelCall& call) {
   auto gradient = tensor_at(call, 0), input = tensor_at(call, 1), target = tensor_at(call, 2);
   const auto& result = call.results[0];
   if (!floats(result.scalar_type(), {gradient, input, target})) return nullptr;

@@ -3,8 +3,8 @@
 #include <ATen/native/layer_norm.h>
 #include <ATen/ops/empty.h>
 
-#include "graphs/kernels/bound.h"
 #include "graphs/kernels/copies.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -17,7 +17,7 @@ bool all_contiguous(at::ScalarType type, std::initializer_list<at::Tensor> tenso
   return type == at::kFloat || type == at::kDouble;
 }
 
-std::unique_ptr<Kernel> layer_norm(const Bound& call) {
+std::unique_ptr<Kernel> layer_norm(const KernelCall& call) {
   if (call.results.size() != 3) return nullptr;
   auto input = tensor_at(call, 0), weight = tensor_at(call, 2), bias = tensor_at(call, 3);
   auto output = call.results[0], mean = call.results[1], rstd = call.results[2];
@@ -37,7 +37,7 @@ std::unique_ptr<Kernel> layer_norm(const Bound& call) {
   });
 }
 
-std::unique_ptr<Kernel> layer_norm_backward(const Bound& call) {
+std::unique_ptr<Kernel> layer_norm_backward(const KernelCall& call) {
   if (call.results.size() != 3) return nullptr;
   auto gradient = tensor_at(call, 0), input = tensor_at(call, 1), mean = tensor_at(call, 3), rstd = tensor_at(call, 4);
   auto weight = tensor_at(call, 5);
@@ -54,7 +54,7 @@ std::unique_ptr<Kernel> layer_norm_backward(const Bound& call) {
 }
 
 // With the statistics that were gathered while training.
-std::unique_ptr<Kernel> batch_norm_of_running(const Bound& call, double eps) {
+std::unique_ptr<Kernel> batch_norm_of_running(const KernelCall& call, double eps) {
   auto input = tensor_at(call, 0), weight = tensor_at(call, 1), bias = tensor_at(call, 2);
   auto mean = tensor_at(call, 3), variance = tensor_at(call, 4);
   auto output = call.results[0];
@@ -67,12 +67,12 @@ std::unique_ptr<Kernel> batch_norm_of_running(const Bound& call, double eps) {
   });
 }
 
-std::unique_ptr<Kernel> batch_norm(const Bound& call) {
+std::unique_ptr<Kernel> batch_norm(const KernelCall& call) {
   if (call.arguments[5].toBool()) return nullptr;
   return batch_norm_of_running(call, call.arguments[7].toDouble());
 }
 
-std::unique_ptr<Kernel> batch_norm_no_training(const Bound& call) {
+std::unique_ptr<Kernel> batch_norm_no_training(const KernelCall& call) {
   return batch_norm_of_running(call, call.arguments[6].toDouble());
 }
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "graphs/kernels/bound.h"
 #include "graphs/kernels/copies.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -22,7 +22,7 @@ void add_copy(std::vector<Copy>& all, const at::Tensor& target, const at::Tensor
   if (!there) all.emplace_back(target, piece);
 }
 
-std::unique_ptr<Kernel> cat(const Bound& call) {
+std::unique_ptr<Kernel> cat(const KernelCall& call) {
   const auto& result = call.results[0];
   int64_t dimension = call.arguments[1].toInt(), start = 0;
   if (dimension < 0) dimension += result.dim();
@@ -39,14 +39,14 @@ std::unique_ptr<Kernel> cat(const Bound& call) {
   return copies(std::move(all));
 }
 
-std::unique_ptr<Kernel> stack(const Bound& call) {
+std::unique_ptr<Kernel> stack(const KernelCall& call) {
   const auto& result = call.results[0];
-  int64_t dimension = call.arguments[1].toInt(), place = 0;
+  int64_t dimension = call.arguments[1].toInt(), index = 0;
   if (dimension < 0) dimension += result.dim();
   if (dimension < 0 || dimension >= result.dim()) return nullptr;
   std::vector<Copy> all;
   for (const at::Tensor& piece : call.arguments[0].toTensorVector()) {
-    auto target = result.select(dimension, place++);
+    auto target = result.select(dimension, index++);
     if (target.sizes() != piece.sizes() || piece.is_complex() != result.is_complex()) return nullptr;
     add_copy(all, target, piece);
   }
@@ -63,7 +63,7 @@ std::unique_ptr<Kernel> zero_but(const at::Tensor& result, const at::Tensor& pie
   });
 }
 
-std::unique_ptr<Kernel> slice_backward(const Bound& call) {
+std::unique_ptr<Kernel> slice_backward(const KernelCall& call) {
   const auto& result = call.results[0];
   if (result.numel() == 0) return nullptr;
   auto piece = result.slice(call.arguments[2].toInt(), call.arguments[3].toInt(), call.arguments[4].toInt(),
@@ -71,7 +71,7 @@ std::unique_ptr<Kernel> slice_backward(const Bound& call) {
   return zero_but(result, piece, tensor_at(call, 0));
 }
 
-std::unique_ptr<Kernel> select_backward(const Bound& call) {
+std::unique_ptr<Kernel> select_backward(const KernelCall& call) {
   const auto& result = call.results[0];
   if (result.numel() == 0) return nullptr;
   auto piece = result.select(call.arguments[2].toInt(), call.arguments[3].toInt());

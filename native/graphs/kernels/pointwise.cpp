@@ -3,8 +3,8 @@
 #include <ATen/Version.h>
 #include <ATen/native/TensorCompare.h>
 
-#include "graphs/kernels/bound.h"
 #include "graphs/kernels/copies.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -117,7 +117,7 @@ bool few(const at::Tensor& result, const at::Tensor& one) {
 
 // The second operand, if it is one that the loops know.
 template <class T>
-bool second_operand(const Bound& call, size_t index, const at::Tensor& result, Operand<T>& operand) {
+bool second_operand(const KernelCall& call, size_t index, const at::Tensor& result, Operand<T>& operand) {
   const auto& value = call.arguments[index];
   if (!value.isTensor()) return false;
   const auto& tensor = value.toTensor();
@@ -138,7 +138,7 @@ bool second_operand(const Bound& call, size_t index, const at::Tensor& result, O
 }
 
 template <class Op, class T>
-std::unique_ptr<Kernel> binary(const Bound& call, T extra) {
+std::unique_ptr<Kernel> binary(const KernelCall& call, T extra) {
   const auto& result = call.results[0];
   auto one = tensor_at(call, 0);
   Operand<T> other;
@@ -149,7 +149,7 @@ std::unique_ptr<Kernel> binary(const Bound& call, T extra) {
 }
 
 template <class Op>
-std::unique_ptr<Kernel> binary(const Bound& call) {
+std::unique_ptr<Kernel> binary(const KernelCall& call) {
   auto type = call.results[0].scalar_type();
   if (type == at::kFloat) return binary<Op, float>(call, 0);
   if (type == at::kDouble) return binary<Op, double>(call, 0);
@@ -157,14 +157,14 @@ std::unique_ptr<Kernel> binary(const Bound& call) {
 }
 
 template <bool negative, class T>
-std::unique_ptr<Kernel> sum(const Bound& call) {
+std::unique_ptr<Kernel> sum(const KernelCall& call) {
   T alpha = call.arguments[2].toScalar().to<T>();
   if (alpha == 1) return negative ? binary<Subtract, T>(call, 0) : binary<Add, T>(call, 0);
   return binary<AddScaled, T>(call, negative ? -alpha : alpha);
 }
 
 template <bool negative>
-std::unique_ptr<Kernel> sum(const Bound& call) {
+std::unique_ptr<Kernel> sum(const KernelCall& call) {
   auto type = call.results[0].scalar_type();
   if (call.arguments[2].toScalar().isComplex()) return nullptr;
   if (type == at::kFloat) return sum<negative, float>(call);
@@ -173,7 +173,7 @@ std::unique_ptr<Kernel> sum(const Bound& call) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> threshold_backward(const Bound& call) {
+std::unique_ptr<Kernel> threshold_backward(const KernelCall& call) {
   const auto& result = call.results[0];
   auto gradient = tensor_at(call, 0);
   Operand<T> input;
@@ -182,7 +182,7 @@ std::unique_ptr<Kernel> threshold_backward(const Bound& call) {
   return loops<T, Above>(result, gradient, input, call.arguments[2].toScalar().to<T>());
 }
 
-std::unique_ptr<Kernel> threshold_backward(const Bound& call) {
+std::unique_ptr<Kernel> threshold_backward(const KernelCall& call) {
   auto type = call.results[0].scalar_type();
   if (type == at::kFloat) return threshold_backward<float>(call);
   if (type == at::kDouble) return threshold_backward<double>(call);
@@ -190,7 +190,7 @@ std::unique_ptr<Kernel> threshold_backward(const Bound& call) {
 }
 
 // Torch's relu is a clamp at zero.
-std::unique_ptr<Kernel> relu(const Bound& call) {
+std::unique_ptr<Kernel> relu(const KernelCall& call) {
   const auto& result = call.results[0];
   auto input = tensor_at(call, 0);
   auto type = result.scalar_type();

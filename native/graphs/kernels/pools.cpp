@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -100,7 +100,7 @@ std::vector<Sweep> sweeps(const Geometry& rows, const Geometry& columns) {
 template <class T>
 class MaxPool {
  public:
-  MaxPool(const Bound& call, const Geometry& rows, const Geometry& columns)
+  MaxPool(const KernelCall& call, const Geometry& rows, const Geometry& columns)
       : image_(tensor_at(call, 0).const_data_ptr<T>()),
         result_(call.results[0].mutable_data_ptr<T>()),
         indices_(call.results[1].mutable_data_ptr<int64_t>()),
@@ -146,7 +146,7 @@ int64_t pick(const std::vector<int64_t>& values, size_t dimension) {
   return values.size() == 1 ? values[0] : values[dimension];
 }
 
-Geometry geometry(const Bound& call, size_t dimension) {
+Geometry geometry(const KernelCall& call, size_t dimension) {
   auto kernel = call.arguments[1].toIntVector(), stride = call.arguments[2].toIntVector();
   auto padding = call.arguments[3].toIntVector(), dilation = call.arguments[4].toIntVector();
   auto image = tensor_at(call, 0);
@@ -162,7 +162,7 @@ bool is_pairs(const Geometry& geometry) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> max_pool(const Bound& call, const Geometry& rows, const Geometry& columns) {
+std::unique_ptr<Kernel> max_pool(const KernelCall& call, const Geometry& rows, const Geometry& columns) {
   if (!is_pairs(rows) || !is_pairs(columns)) {
     return kernel_of("loop", [pool = MaxPool<T>(call, rows, columns)]() mutable { pool.run(); });
   }
@@ -182,7 +182,7 @@ std::unique_ptr<Kernel> max_pool(const Bound& call, const Geometry& rows, const 
 
 constexpr int64_t kManyForOneThread = 1 << 17;
 
-std::unique_ptr<Kernel> max_pool(const Bound& call) {
+std::unique_ptr<Kernel> max_pool(const KernelCall& call) {
   auto image = tensor_at(call, 0);
   if (call.results.size() != 2 || image.dim() < 3 || image.dim() > 4 || image.numel() == 0) return nullptr;
   const auto &result = call.results[0], &indices = call.results[1];

@@ -3,7 +3,7 @@
 #include <ATen/native/ReduceOps.h>
 #include <ATen/native/ReduceOpsUtils.h>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 
 namespace torchreel::graphs {
 
@@ -40,14 +40,14 @@ struct Over {
   bool keep = false;
 };
 
-Over over(const Bound& call) {
+Over over(const KernelCall& call) {
   Over asked;
   if (call.arguments[1].isIntList()) asked.dimensions = call.arguments[1].toIntVector();
   asked.keep = call.arguments[2].toBool();
   return asked;
 }
 
-std::unique_ptr<Kernel> sum(const Bound& call, const Over& asked) {
+std::unique_ptr<Kernel> sum(const KernelCall& call, const Over& asked) {
   const auto& result = call.results[0];
   auto source = tensor_at(call, 0);
   if (source.scalar_type() != result.scalar_type() || source.numel() == 0) return nullptr;
@@ -55,11 +55,11 @@ std::unique_ptr<Kernel> sum(const Bound& call, const Over& asked) {
   return kernel_of("stub", [sum = Sum(result, source, asked.dimensions, asked.keep)]() mutable { sum.run(); });
 }
 
-std::unique_ptr<Kernel> sum_of_all(const Bound& call) { return sum(call, {}); }
+std::unique_ptr<Kernel> sum_of_all(const KernelCall& call) { return sum(call, {}); }
 
-std::unique_ptr<Kernel> sum_over(const Bound& call) { return sum(call, over(call)); }
+std::unique_ptr<Kernel> sum_over(const KernelCall& call) { return sum(call, over(call)); }
 
-std::unique_ptr<Kernel> mean(const Bound& call, const Over& asked) {
+std::unique_ptr<Kernel> mean(const KernelCall& call, const Over& asked) {
   const auto& result = call.results[0];
   auto source = tensor_at(call, 0);
   auto type = result.scalar_type();
@@ -70,9 +70,9 @@ std::unique_ptr<Kernel> mean(const Bound& call, const Over& asked) {
                    [mean = Sum(result, source, asked.dimensions, asked.keep, divisor)]() mutable { mean.run(); });
 }
 
-std::unique_ptr<Kernel> mean_of_all(const Bound& call) { return mean(call, {}); }
+std::unique_ptr<Kernel> mean_of_all(const KernelCall& call) { return mean(call, {}); }
 
-std::unique_ptr<Kernel> mean_over(const Bound& call) { return mean(call, over(call)); }
+std::unique_ptr<Kernel> mean_over(const KernelCall& call) { return mean(call, over(call)); }
 
 }  // namespace
 

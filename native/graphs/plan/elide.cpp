@@ -59,22 +59,22 @@ class Elision {
       if (all_.slots[slot].storage == kNone) continue;
       auto& use = uses_[all_.slots[slot].storage];
       use.slots.push_back(slot);
-      if (!all_.slots[slot].strided || all_.slots[slot].loose) use.plain = false;
+      if (!all_.slots[slot].strided || all_.slots[slot].unplanned) use.plain = false;
       use.extent = std::max(use.extent, all_.slots[slot].extent);
     }
     for (size_t i = 0; i < all_.steps.size(); i++) note(all_.steps[i], static_cast<int64_t>(i));
   }
 
   // Whether the step has nothing left to do.
-  bool elide(const Step& step, int64_t place) {
+  bool elide(const Step& step, int64_t index) {
     if (step.gave.size() != 1 || step.gave[0].kind != Gave::kSlot || step.gave[0].slots[0] == kNone) return false;
     for (const auto& given : step.given) {
       if (given.kind > Given::kSlots) return false;
     }
     int copied = copied_argument(step.op->name);
-    if (copied >= 0) return elide_copy(step, static_cast<size_t>(copied), place);
-    if (step.op->name == "aten::cat") return elide_join(step, place, false);
-    if (step.op->name == "aten::stack") return elide_join(step, place, true);
+    if (copied >= 0) return elide_copy(step, static_cast<size_t>(copied), index);
+    if (step.op->name == "aten::cat") return elide_join(step, index, false);
+    if (step.op->name == "aten::stack") return elide_join(step, index, true);
     return false;
   }
 
@@ -89,13 +89,13 @@ class Elision {
 
   const PlanSlot& slot(uint32_t index) const { return all_.slots[index]; }
 
-  void note(const Step& step, int64_t place) {
+  void note(const Step& step, int64_t index) {
     auto use = [&](uint32_t slot, bool written) {
       if (slot == kNone || all_.slots[slot].storage == kNone) return;
       auto& use = uses_[all_.slots[slot].storage];
-      if (use.first < 0) use.first = place;
-      use.last = place;
-      if (written) use.last_write = place;
+      if (use.first < 0) use.first = index;
+      use.last = index;
+      if (written) use.last_write = index;
     };
     for (size_t i = 0; i < step.given.size(); i++) {
       for (uint32_t slot : step.given[i].slots) use(slot, writes(step, i));
@@ -123,10 +123,10 @@ class Elision {
     return unwritten || over;
   }
 
-  bool elide_copy(const Step& step, size_t argument, int64_t place) {
+  bool elide_copy(const Step& step, size_t argument, int64_t index) {
     if (argument >= step.given.size() || step.given[argument].kind != Given::kSlot) return false;
     const auto &source = slot(step.given[argument].slots[0]), &copy = slot(step.gave[0].slots[0]);
-    if (!same_layout(source, copy) || !can_be_one(source.storage, copy.storage, place)) return false;
+    if (!same_layout(source, copy) || !can_be_one(source.storage, copy.storage, index)) return false;
     bool whole = begin_of(source) == begin_of(copy) && uses_[source.storage].extent == uses_[copy.storage].extent;
     if (storages_[copy.storage].handed_out && !whole) return false;
     // The copy of a part would keep the whole alive.
@@ -139,17 +139,17 @@ class Elision {
     return true;
   }
 
-  bool elide_join(const Step& step, int64_t place, bool stacks) {
+  bool elide_join(const Step& step, int64_t index, bool stacks) {
     if (step.given.size() != 2 || step.given[0].kind != Given::kSlots || !step.given[1].constant.isInt()) return false;
     const auto& joined = slot(step.gave[0].slots[0]);
     const auto& pieces = step.given[0].slots;
     if (!are_pieces(joined, pieces, step.given[1].constant.toInt(), stacks)) return false;
     const auto& use = uses_[joined.storage];
-    if (use.first != place || begin_of(joined) != 0 || use.extent != bytes_of(joined)) return false;
+    if (use.first != index || begin_of(joined) != 0 || use.extent != bytes_of(joined)) return false;
     size_t at = 0, left = pieces.size();
     for (uint32_t piece : pieces) {
       size_t bytes = bytes_of(slot(piece));
-      if (can_lie_within(slot(piece), joined, at, place)) {
+      if (can_lie_within(slot(piece), joined, at, index)) {
         merge(slot(piece).storage, joined.storage, at);
         left--;
       }
@@ -175,13 +175,13 @@ class Elision {
     return bytes == bytes_of(joined);
   }
 
-  bool can_lie_within(const PlanSlot& piece, const PlanSlot& joined, size_t at, int64_t place) const {
+  bool can_lie_within(const PlanSlot& piece, const PlanSlot& joined, size_t at, int64_t index) const {
     if (piece.storage == joined.storage || at % Pool::kAlignment != 0 || !is_contiguous(piece)) return false;
     if (begin_of(piece) != 0 || uses_[piece.storage].extent != bytes_of(piece) || !is_dense(piece)) return false;
     if (storages_[piece.storage].handed_out) return false;
-    bool soon = place - uses_[piece.storage].first <= kSoon;
+    bool soon = index - uses_[piece.storage].first <= kSoon;
     if (!soon && bytes_of(joined) > kSmallBytes && 2 * bytes_of(piece) < bytes_of(joined)) return false;
-    return can_be_joined(piece.storage, joined.storage, place);
+    return can_be_joined(piece.storage, joined.storage, index);
   }
 
   // As can_be_one(), for a joined storage in which other pieces lie already.

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "graphs/plan/recording.h"
+#include "graphs/plan/static_program.h"
 
 namespace torchreel::graphs {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graphs/plan/pool.h"
-#include "graphs/plan/recording.h"
+#include "graphs/plan/static_program.h"
 
 namespace torchreel::graphs {
 

@@ -212,7 +212,7 @@ Lease* Pool::lease(Range range, const void* maker, uint32_t output) {
     lease->passing = false;
     lease->storage = nullptr;
     lease->over = nullptr;
-    lease->place = static_cast<uint32_t>(leases_.size());
+    lease->index = static_cast<uint32_t>(leases_.size());
     leases_.push_back(lease);
   });
   return lease;
@@ -223,8 +223,8 @@ void Pool::end(Lease* lease) {
   auto range = lease->range;
   change(PoolChange::kFree, pool->id_, pool->at(range.begin), range.end - range.begin, [&] {
     std::lock_guard lock(pool->mutex_);
-    pool->leases_[lease->place] = pool->leases_.back();
-    pool->leases_[lease->place]->place = lease->place;
+    pool->leases_[lease->index] = pool->leases_.back();
+    pool->leases_[lease->index]->index = lease->index;
     pool->leases_.pop_back();
     pool->spare_.push_back(lease);
   });

@@ -47,7 +47,7 @@ struct Lease {
   Range range;
   const void* maker = nullptr;  // the graph that wrote it
   uint32_t output = 0;          // which of its outputs, or kLent: an op was given it, and may keep it
-  uint32_t place = 0;           // among the pool's leases
+  uint32_t index = 0;           // among the pool's leases
   bool passing = false;         // the run that is about to begin takes it over
   // Of one that ends with the step: its storage, and what is said to whoever reads it later.
   c10::StorageImpl* storage = nullptr;
@@ -102,7 +102,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::vector<const void*> path;  // recordings that ran in it
   void begin_step();
 
-  // Where a route, by its number, has its graphs of this thread: that of the last run. Guarded by `running`.
+  // Where a replay, by its number, has its graphs of this thread: that of the last run. Guarded by `running`.
   uint64_t last_route = 0;
   void* last_branches = nullptr;
 

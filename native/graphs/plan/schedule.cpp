@@ -100,7 +100,7 @@ class Planner {
     }
     while (!ready.empty()) {
       Put best{0, 0, kNever, 0};
-      size_t place = 0;
+      size_t index = 0;
       for (size_t i = 0; i < ready.size(); i++) {
         for (int lane : {0, 1}) {
           double when = free[lane];
@@ -110,10 +110,10 @@ class Planner {
           }
           if (when > best.begin || (when == best.begin && !is_preferred(ready[i], best.work))) continue;
           best = {ready[i], lane, when, when + cost(ready[i])};
-          place = i;
+          index = i;
         }
       }
-      ready.erase(ready.begin() + static_cast<int64_t>(place));
+      ready.erase(ready.begin() + static_cast<int64_t>(index));
       puts.push_back(best);
       at[best.work] = &puts.back();
       free[best.lane] = best.end;

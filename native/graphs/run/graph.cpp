@@ -6,8 +6,8 @@
 
 #include "graphs/inductor/generated.h"
 #include "graphs/kernels/layers/boxed.h"
-#include "graphs/run/loose.h"
 #include "graphs/run/numbers.h"
+#include "graphs/run/unplanned.h"
 #include "tape/slots.h"
 #include "torch/one_thread.h"
 
@@ -29,7 +29,7 @@ size_t dense_bytes(const tape::PlanSlot& slot) {
 }
 
 // Whether it may want memory of its own that counts.
-bool moves_much(const Bound& call) {
+bool moves_much(const KernelCall& call) {
   constexpr size_t kMuch = 1 << 16;
   auto much = [](const at::Tensor& tensor) { return tensor.defined() && tensor.nbytes() >= kMuch; };
   auto argument = [&](const c10::IValue& value) { return value.isTensor() && much(value.toTensor()); };
@@ -44,19 +44,19 @@ c10::Storage storage_at(char* data, size_t bytes) {
                       nullptr, false);
 }
 
-Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_ptr<Pool> pool,
+Graph::Graph(std::shared_ptr<const StaticProgram> program, Part part, std::shared_ptr<Pool> pool,
              const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
-             const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound)
-    : recording_(std::move(recording)),
+             const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound_inputs)
+    : program_(std::move(program)),
       part_(part),
       pool_(std::move(pool)),
-      replacing_(lowering->of(recording_->begin(part), recording_->end(part))),
-      memory_(recording_->storages().size()),
-      ranges_(recording_->storages().size()),
-      tensors_(recording_->recorded().slots.size()),
-      bound_(std::move(bound)),
-      numbers_(recording_->ops(), 0),
-      lasts_(recording_->storages().size(), kForever),
+      replacing_(lowering->of(program_->begin(part), program_->end(part))),
+      memory_(program_->storages().size()),
+      ranges_(program_->storages().size()),
+      tensors_(program_->recorded().slots.size()),
+      bound_inputs_(std::move(bound_inputs)),
+      numbers_(program_->ops(), 0),
+      lasts_(program_->storages().size(), kForever),
       exact_(lowering->exact()) {
   static std::atomic<uint32_t> last{0};
   id = ++last;
@@ -64,15 +64,15 @@ Graph::Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_
   sequence_.bytes = place(obstacles, forward, keeps, stays);
   sequence_.writes = writes_;
   pool_->reach(sequence_.bytes);
-  make_loose();
+  make_unplanned();
   make_inputs();
   std::vector<Placed> placed;
-  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) {
+  for (size_t i = program_->begin(part_); i < program_->end(part_); i++) {
     const auto* replaced = replacing_.at(i);
     placed.push_back(replaced == nullptr ? bind(i, lasts_, &stays) : bind_replaced(*replaced, lowering));
     if (replaced != nullptr) i = static_cast<size_t>(replaced->cluster->end) - 1;
   }
-  if (!replacing_.all().empty()) contest_.end();  // a kernel for many ops does not part
+  if (!replacing_.all().empty()) autotuner_.end();  // a kernel for many ops does not part
   fuse(placed);
   sequence_.add(std::move(placed));
 }
@@ -94,29 +94,29 @@ size_t Sequence::beside() const {
 
 // Gives every storage of this part its memory, and returns how far into the pool it reaches.
 size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays) {
-  const auto& storages = recording_->storages();
-  int64_t begin = static_cast<int64_t>(recording_->begin(part_)), end = static_cast<int64_t>(recording_->end(part_));
+  const auto& storages = program_->storages();
+  int64_t begin = static_cast<int64_t>(program_->begin(part_)), end = static_cast<int64_t>(program_->end(part_));
   bool is_forward = part_.is_forward();
   std::vector<bool> handed_out(storages.size(), false), saved(storages.size(), false);
   auto hand_out = [&](uint32_t slot) {
-    if (slot != kNone) handed_out[recording_->slot(slot).storage] = true;
+    if (slot != kNone) handed_out[program_->slot(slot).storage] = true;
   };
-  const auto& all = recording_->recorded();
+  const auto& all = program_->recorded();
   for (uint32_t slot : is_forward ? all.outputs : all.segments[part_.segment()].derivatives) hand_out(slot);
   if (is_forward) {
     for (const auto& binding : all.bindings) hand_out(binding.value);
   }
-  for (uint32_t storage : recording_->saved()) saved[storage] = true;
+  for (uint32_t storage : program_->saved()) saved[storage] = true;
 
   const auto& inputs = given();
   std::vector<bool> is_given(storages.size(), false);
   for (uint32_t slot : inputs) {
-    if (slot != kNone) is_given[recording_->slot(slot).storage] = true;
+    if (slot != kNone) is_given[program_->slot(slot).storage] = true;
   }
-  for (size_t i = 0; i < bound_.size(); i++) {
-    if (bound_[i] == nullptr) continue;
-    const auto& slot = recording_->slot(inputs[i]);
-    char* base = bound_[i] - static_cast<size_t>(slot.offset) * c10::elementSize(slot.dtype);
+  for (size_t i = 0; i < bound_inputs_.size(); i++) {
+    if (bound_inputs_[i] == nullptr) continue;
+    const auto& slot = program_->slot(inputs[i]);
+    char* base = bound_inputs_[i] - static_cast<size_t>(slot.offset) * c10::elementSize(slot.dtype);
     memory_[slot.storage] = storage_at(base, storages[slot.storage].extent);
   }
 
@@ -124,10 +124,10 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
   std::vector<Obstacle> in_the_way = obstacles;
   std::vector<Need> needs;
   std::vector<uint32_t> needers;
-  auto elided = replacing_.elided(*recording_);
+  auto elided = replacing_.elided(*program_);
   for (uint32_t storage = 0; storage < storages.size(); storage++) {
     const auto& info = storages[storage];
-    if (info.loose) continue;
+    if (info.unplanned) continue;
     if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) {
       memory_[storage] = info.memory;
       continue;
@@ -159,7 +159,7 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
       needs.push_back({bytes, Life::of(cluster->begin, cluster->end - 1)});
     }
   }
-  size_t reach = lay_out(needs, in_the_way, end);
+  size_t reach = plan_memory(needs, in_the_way, end);
   for (const auto& obstacle : in_the_way) stays.push_back({obstacle.range, INT64_MIN, obstacle.last});
   size_t next = needers.size();
   for (const auto& [cluster, used] : replacing_.all()) {
@@ -184,9 +184,9 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
     if (handed_out[storage] && !input) outputs_.push_back({storage, ranges_[storage]});
   }
   if (is_forward) {
-    for (uint32_t storage : recording_->saved()) saved_.push_back(ranges_[storage]);
+    for (uint32_t storage : program_->saved()) saved_.push_back(ranges_[storage]);
   } else if (!keeps) {
-    for (uint32_t storage : recording_->saved()) writes_.push_back(ranges_[storage]);
+    for (uint32_t storage : program_->saved()) writes_.push_back(ranges_[storage]);
   }
   writes_ = merged(std::move(writes_));
   std::sort(stays.begin(), stays.end(), [](const Stay& a, const Stay& b) { return a.range.begin < b.range.begin; });
@@ -197,19 +197,19 @@ size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward
 int64_t Graph::input_on(uint32_t storage) const {
   const auto& slots = given();
   for (size_t i = 0; i < slots.size(); i++) {
-    if (slots[i] != kNone && recording_->slot(slots[i]).storage == storage) return static_cast<int64_t>(i);
+    if (slots[i] != kNone && program_->slot(slots[i]).storage == storage) return static_cast<int64_t>(i);
   }
   return -1;
 }
 
 std::vector<bool> Graph::lent() const {
-  std::vector<bool> all(recording_->storages().size(), false);
-  for (size_t i = recording_->begin(part_); i < recording_->end(part_); i++) {
-    const auto& step = recording_->steps()[i];
+  std::vector<bool> all(program_->storages().size(), false);
+  for (size_t i = program_->begin(part_); i < program_->end(part_); i++) {
+    const auto& step = program_->steps()[i];
     if (!is_foreign(step.op->name)) continue;
     for (const auto& given : step.given) {
       for (uint32_t slot : given.slots) {
-        if (slot != kNone) all[recording_->slot(slot).storage] = true;
+        if (slot != kNone) all[program_->slot(slot).storage] = true;
       }
     }
   }
@@ -221,16 +221,17 @@ std::unique_ptr<Loans> Graph::loans_for(const Step& step) {
   std::vector<Loan> loans;
   for (const auto& given_to_op : step.given) {
     for (uint32_t slot : given_to_op.slots) {
-      if (slot == kNone || recording_->slot(slot).loose) continue;
-      uint32_t storage = recording_->slot(slot).storage;
-      const auto& info = recording_->storages()[storage];
+      if (slot == kNone || program_->slot(slot).unplanned) continue;
+      uint32_t storage = program_->slot(slot).storage;
+      const auto& info = program_->storages()[storage];
       if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) continue;
       Loan loan{memory_[storage].unsafeGetStorageImpl(), ranges_[storage]};
       bool of_caller = part_.is_forward() && info.kind == StorageInfo::kInput;
       int64_t input = of_caller ? input_on(storage) : -1;
-      bool is_bound = input >= 0 && static_cast<size_t>(input) < bound_.size() && bound_[input] != nullptr;
+      bool is_bound =
+          input >= 0 && static_cast<size_t>(input) < bound_inputs_.size() && bound_inputs_[input] != nullptr;
       if (input >= 0 && (is_bound || !info.written)) {
-        const auto& record = recording_->slot(given()[input]);
+        const auto& record = program_->slot(given()[input]);
         loan.input = input;
         loan.shift = record.offset * static_cast<int64_t>(c10::elementSize(record.dtype));
       }
@@ -240,52 +241,52 @@ std::unique_ptr<Loans> Graph::loans_for(const Step& step) {
   return std::make_unique<Loans>(pool_, std::move(loans), given_now_, kept_op, step.index);
 }
 
-void Graph::make_loose() {
-  const auto& storages = recording_->storages();
-  if (std::none_of(storages.begin(), storages.end(), [](const auto& info) { return info.loose; })) return;
-  loose_.resize(tensors_.size());
-  forget_loose();
+void Graph::make_unplanned() {
+  const auto& storages = program_->storages();
+  if (std::none_of(storages.begin(), storages.end(), [](const auto& info) { return info.unplanned; })) return;
+  unplanned_.resize(tensors_.size());
+  forget_unplanned();
 }
 
-void Graph::forget_loose() {
-  for (uint32_t slot = 0; slot < loose_.size(); slot++) {
-    if (recording_->slot(slot).loose) loose_[slot] = recording_->tensor(slot);
+void Graph::forget_unplanned() {
+  for (uint32_t slot = 0; slot < unplanned_.size(); slot++) {
+    if (program_->slot(slot).unplanned) unplanned_[slot] = program_->tensor(slot);
   }
 }
 
 const at::Tensor& Graph::tensor(uint32_t slot) {
-  if (recording_->slot(slot).loose) return loose_[slot];
+  if (program_->slot(slot).unplanned) return unplanned_[slot];
   auto& tensor = tensors_[slot];
   if (tensor.defined()) return tensor;
-  const auto& given = recording_->tensor(slot);
-  if (!given.defined() && !memory_[recording_->slot(slot).storage]) {
+  const auto& given = program_->tensor(slot);
+  if (!given.defined() && !memory_[program_->slot(slot).storage]) {
     throw std::runtime_error("An op uses a tensor that nothing made.");
   }
   if (given.defined() && given.unsafeGetTensorImpl()->is_wrapped_number()) {
     tensor = given;
   } else {
-    tensor = tensor_on(memory_[recording_->slot(slot).storage], recording_->slot(slot));
+    tensor = tensor_on(memory_[program_->slot(slot).storage], program_->slot(slot));
   }
   return tensor;
 }
 
 const std::vector<uint32_t>& Graph::given() const {
-  const auto& all = recording_->recorded();
+  const auto& all = program_->recorded();
   return part_.is_forward() ? all.inputs : all.segments[part_.segment()].gradients;
 }
 
 void Graph::make_inputs() {
-  const auto& all = recording_->recorded();
+  const auto& all = program_->recorded();
   const auto& slots = given();
   for (size_t i = 0; i < slots.size(); i++) {
     uint32_t slot = slots[i];
-    bool is_bound = i < bound_.size() && bound_[i] != nullptr;
-    auto kind = slot == kNone || is_bound ? StorageInfo::kConstant : recording_->storage_of(slot).kind;
-    if ((kind != StorageInfo::kInput && kind != StorageInfo::kGradient) || recording_->slot(slot).loose) {
+    bool is_bound = i < bound_inputs_.size() && bound_inputs_[i] != nullptr;
+    auto kind = slot == kNone || is_bound ? StorageInfo::kConstant : program_->storage_of(slot).kind;
+    if ((kind != StorageInfo::kInput && kind != StorageInfo::kGradient) || program_->slot(slot).unplanned) {
       inputs_.push_back({at::Tensor(), nullptr, 0});
       continue;
     }
-    const auto& record = recording_->slot(slot);
+    const auto& record = program_->slot(slot);
     const auto& wanted = tensor(slot);
     size_t from = static_cast<size_t>(record.offset) * c10::elementSize(record.dtype);
     size_t bytes = record.extent - std::min(from, record.extent);
@@ -298,7 +299,7 @@ void Graph::make_inputs() {
 }
 
 c10::IValue Graph::argument(const Given& given, bool& fixed) {
-  auto constant = [&](uint32_t slot) { return recording_->storage_of(slot).kind == StorageInfo::kConstant; };
+  auto constant = [&](uint32_t slot) { return program_->storage_of(slot).kind == StorageInfo::kConstant; };
   fixed = !given.slots.empty();
   for (uint32_t slot : given.slots) fixed = fixed && (slot == kNone || constant(slot));
   switch (given.kind) {
@@ -325,8 +326,8 @@ Idle Graph::idle_at(int64_t step, const Stays& stays) const {
   return {pool_->at(range.begin), range.end - range.begin};
 }
 
-Bound Graph::call_of(const Step& step) {
-  Bound call;
+KernelCall Graph::call_of(const Step& step) {
+  KernelCall call;
   call.op = step.op;
   call.grad = step.grad;
   call.exact = exact_;
@@ -346,9 +347,9 @@ Bound Graph::call_of(const Step& step) {
 }
 
 Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts, const Stays* stays) {
-  const Step& step = recording_->steps()[place];
+  const Step& step = program_->steps()[place];
   Placed placed{nullptr, step.index, static_cast<int64_t>(place), {}, {}};
-  Bound call = call_of(step);
+  KernelCall call = call_of(step);
   bool formulas = false, number = false;
   for (const auto& given : step.given) {
     formulas = formulas || given.kind == Given::kFormula || given.kind == Given::kFormulaTensor ||
@@ -358,14 +359,14 @@ Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts, const Stays*
     number = number || gave.kind == Gave::kNumber;
     if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) placed.lasts.push_back(kForever);
     for (uint32_t slot : gave.slots) {
-      placed.lasts.push_back(slot == kNone ? kForever : lasts[recording_->slot(slot).storage]);
+      placed.lasts.push_back(slot == kNone ? kForever : lasts[program_->slot(slot).storage]);
     }
   }
-  bool loose = recording_->is_loose(step);
-  if (stays != nullptr && !loose && moves_much(call)) call.idle = idle_at(placed.step, *stays);
+  bool unplanned = program_->is_unplanned(step);
+  if (stays != nullptr && !unplanned && moves_much(call)) call.idle = idle_at(placed.step, *stays);
   auto loans = loans_for(step);
-  if (loose) {
-    placed.kernel = loose_kernel(call, *recording_, place, loose_, std::move(loans));
+  if (unplanned) {
+    placed.kernel = unplanned_kernel(call, *program_, place, unplanned_, std::move(loans));
   } else if (number) {
     placed.kernel = number_kernel(call, step, numbers_, std::move(loans));
   } else if (formulas) {
@@ -397,7 +398,7 @@ std::unique_ptr<Kernel> Graph::bind_generated(const Cluster& cluster) {
 Placed Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering) {
   const auto& cluster = *replaced.cluster;
   auto generated = bind_generated(cluster);
-  Placed placed{nullptr, recording_->steps()[cluster.begin].index, cluster.begin, {}, {}};
+  Placed placed{nullptr, program_->steps()[cluster.begin].index, cluster.begin, {}, {}};
   if (replaced.used) {
     placed.kernel = std::move(generated);
     return placed;
@@ -428,7 +429,7 @@ uint32_t Graph::failed_op() const {
 
 void Graph::run(int cores) {
   hits++;
-  if (cores > 1 && !contest_.is_over()) {
+  if (cores > 1 && !autotuner_.is_over()) {
     run_and_learn();
   } else {
     run(sequence_);

@@ -1,5 +1,5 @@
-// One part of a recording, bound to places in a pool: an engine for the CPU. It runs kernels, one after the other or on
-// two cores, and does nothing else: whether it may run now, and with what, is for others to say.
+// One part of a static program, bound to addresses in a pool: an engine for the CPU. It runs kernels, one after the
+// other or on two cores, and does nothing else: whether it may run now, and with what, is for others to say.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 #include "graphs/kernels/kernel.h"
 #include "graphs/kernels/layers/fusion.h"
 #include "graphs/plan/dependence.h"
-#include "graphs/plan/layout.h"
 #include "graphs/plan/loans.h"
+#include "graphs/plan/memory_plan.h"
 #include "graphs/plan/pool.h"
-#include "graphs/plan/recording.h"
 #include "graphs/plan/schedule.h"
-#include "graphs/run/contest.h"
+#include "graphs/plan/static_program.h"
+#include "graphs/run/autotuner.h"
 #include "graphs/run/lanes.h"
 
 namespace torchreel::graphs {
@@ -26,18 +26,18 @@ struct GuardFailure {
   std::string recorded, now;
 };
 
-// A place that its storage does not own.
+// Memory that its storage does not own.
 c10::Storage storage_at(char* data, size_t bytes);
 
 // Where an input is copied to.
-struct InputPlace {
+struct InputMemory {
   at::Tensor tensor;  // with the sizes and strides of the input
-  char* place;
+  char* address;
   size_t bytes;  // to copy as they are; 0 if only tensor.copy_() will do
 };
 
 // What the caller gets on memory that the graph wrote.
-struct OutputPlace {
+struct OutputMemory {
   uint32_t storage;
   Range range;
 };
@@ -64,45 +64,45 @@ struct Sequence {
 
 class Graph {
  public:
-  // `bound` has, for each input, where it lies if it is read and written there, and null if it is copied.
+  // `bound_inputs` has, for each input, where it lies if it is read and written there, and null if it is copied.
   // `forward` is the graph whose saved memory a backward reads. With `keeps` the backward leaves it as it is.
   // `lowering` knows of generated kernels, which are used, or tried, as it is known of them now.
-  Graph(std::shared_ptr<const Recording> recording, Part part, std::shared_ptr<Pool> pool,
+  Graph(std::shared_ptr<const StaticProgram> program, Part part, std::shared_ptr<Pool> pool,
         const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
-        const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound = {});
+        const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound_inputs = {});
 
   // Below autograd, in the thread of the pool, without the GIL. Throws GuardFailure, and whatever an op throws.
   // With more than one core, some of its runs find out whether kernels that do not need each other are faster on two.
   void run(int cores = 1);
 
-  const Recording& recording() const { return *recording_; }
+  const StaticProgram& program() const { return *program_; }
   Part part() const { return part_; }
   Pool& pool() const { return *pool_; }
   // Slots of the inputs, or of the gradients that a backward is given.
   const std::vector<uint32_t>& given() const;
-  // Without a place for an input that is bound where it lies.
-  const std::vector<InputPlace>& inputs() const { return inputs_; }
-  const std::vector<char*>& bound() const { return bound_; }
-  const std::vector<OutputPlace>& outputs() const { return outputs_; }
-  // Places in the pool of what the backward will read.
+  // Without an address for an input that is bound where it lies.
+  const std::vector<InputMemory>& inputs() const { return inputs_; }
+  const std::vector<char*>& bound_inputs() const { return bound_inputs_; }
+  const std::vector<OutputMemory>& outputs() const { return outputs_; }
+  // Ranges in the pool of what the backward will read.
   const std::vector<Range>& saved() const { return saved_; }
   // All that a run may overwrite.
   const std::vector<Range>& writes() const { return writes_; }
   size_t bytes() const { return sequence_.bytes; }
   const at::Tensor& tensor(uint32_t slot);
   // Of an input or an output without fixed memory.
-  at::Tensor& loose(uint32_t slot) { return loose_[slot]; }
+  at::Tensor& unplanned(uint32_t slot) { return unplanned_[slot]; }
   // The inputs or gradients of the run that is about to begin.
   void give(const Tensors& given) { given_now_ = &given; }
   // An op that kept what it was given of the pool; -1 if none did.
   int64_t kept_op = -1;
   // Lets go of what the last run left there.
-  void forget_loose();
+  void forget_unplanned();
 
   size_t kernels() const { return sequence_.kernels.size(); }
   size_t beside() const { return sequence_.beside(); }
-  const Kernel& kernel(size_t place) const { return *sequence_.kernels[place]; }
-  uint32_t op_of(size_t place) const { return sequence_.ops[place]; }
+  const Kernel& kernel(size_t index) const { return *sequence_.kernels[index]; }
+  uint32_t op_of(size_t index) const { return sequence_.ops[index]; }
   uint32_t failed_op() const;
   // One run with the time of each kernel, in nanoseconds.
   std::vector<double> timed_run();
@@ -120,7 +120,7 @@ class Graph {
   Idle idle_at(int64_t step, const Stays& stays) const;
   Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering);
   std::unique_ptr<Kernel> bind_generated(const Cluster& cluster);
-  Bound call_of(const tape::Step& step);
+  KernelCall call_of(const tape::Step& step);
   // Storages that ops from elsewhere are given, and may keep.
   std::vector<bool> lent() const;
   std::unique_ptr<Loans> loans_for(const tape::Step& step);
@@ -129,7 +129,7 @@ class Graph {
   // For two cores.
   void run_and_learn();
   bool make_rival();
-  void settle(Contest::Way winner);
+  void settle(Autotuner::Candidate winner);
   std::vector<Work> works();
   std::vector<Access> accesses(size_t kernel);
   bool is_inner(uint32_t storage) const;
@@ -139,9 +139,9 @@ class Graph {
   void add_stretch(const Stretch& stretch, Sequence& made, const std::vector<int64_t>& lasts, int64_t& position);
   c10::IValue argument(const tape::Given& given, bool& fixed);
   void make_inputs();
-  void make_loose();
+  void make_unplanned();
 
-  std::shared_ptr<const Recording> recording_;
+  std::shared_ptr<const StaticProgram> program_;
   Part part_;
   std::shared_ptr<Pool> pool_;
   Replacing replacing_;
@@ -150,14 +150,14 @@ class Graph {
   const Tensors* given_now_ = nullptr;
   std::vector<Range> ranges_;        // by storage, of those in the pool
   std::vector<at::Tensor> tensors_;  // by slot, made when they are needed
-  Tensors loose_;                    // by slot, those that have no fixed memory; nothing if there are none
+  Tensors unplanned_;                // by slot, those that have no fixed memory; nothing if there are none
   Sequence sequence_;
   std::unique_ptr<Sequence> rival_;  // the same for two cores, until one of them has won
-  Contest contest_;
-  std::vector<InputPlace> inputs_;
-  std::vector<OutputPlace> outputs_;
+  Autotuner autotuner_;
+  std::vector<InputMemory> inputs_;
+  std::vector<OutputMemory> outputs_;
   std::vector<Range> saved_, writes_;
-  std::vector<char*> bound_;
+  std::vector<char*> bound_inputs_;
   std::vector<double> numbers_;  // by op of the program
   std::vector<int64_t> lasts_;   // by storage: the last step that needs it; for ever if it is not this graph's alone
   bool exact_;

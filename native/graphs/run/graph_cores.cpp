@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "graphs/run/graph.h"
-#include "graphs/run/solo.h"
+#include "graphs/run/one_thread_trial.h"
 #include "tape/slots.h"
 #include "torch/one_thread.h"
 
@@ -15,7 +15,7 @@ namespace torchreel::graphs {
 namespace {
 
 constexpr int64_t kForever = INT64_MAX;
-constexpr uint32_t kFixedPlaces = UINT32_MAX;  // the space of all that stays where it is
+constexpr uint32_t kFixedMemory = UINT32_MAX;  // the space of all that stays where it is
 constexpr double kWorthIt = 0.85;              // of the time that it takes one by one
 
 // The steps of both lanes that a step of a schedule surely comes after, and itself.
@@ -54,46 +54,46 @@ std::vector<Clock> clocks(const Schedule& schedule, size_t works) {
 }  // namespace
 
 void Graph::run_and_learn() {
-  if (at::get_num_threads() < 2 || !OneThread::is_possible()) contest_.end();
-  if (contest_.is_over() || (rival_ == nullptr && hits <= Contest::kWarmUp)) return run(sequence_);
-  if (rival_ == nullptr && !contest_.has_costs()) return contest_.add_costs(timed_run());
+  if (at::get_num_threads() < 2 || !OneThread::is_possible()) autotuner_.end();
+  if (autotuner_.is_over() || (rival_ == nullptr && hits <= Autotuner::kWarmUp)) return run(sequence_);
+  if (rival_ == nullptr && !autotuner_.has_costs()) return autotuner_.add_costs(timed_run());
   if (rival_ == nullptr && !make_rival()) {
-    contest_.end();
+    autotuner_.end();
     return run(sequence_);
   }
-  auto way = contest_.next();
-  rival_->two_cores = way == Contest::kTwoCores;
+  auto candidate = autotuner_.next();
+  rival_->two_cores = candidate == Autotuner::kTwoCores;
   auto start = std::chrono::steady_clock::now();
-  run(way == Contest::kAsRecorded ? sequence_ : *rival_);
-  contest_.add(way, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
-  if (contest_.is_decided()) settle(contest_.winner());
+  run(candidate == Autotuner::kAsRecorded ? sequence_ : *rival_);
+  autotuner_.add(candidate, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+  if (autotuner_.is_decided()) settle(autotuner_.winner());
 }
 
 // False where nothing is to be won.
 bool Graph::make_rival() {
-  auto plan = schedule(works(), Contest::forced ? Toll{0, 0, 0} : Toll{});
-  if (!Contest::forced && plan.planned >= kWorthIt * plan.one_by_one) return false;
+  auto plan = schedule(works(), Autotuner::forced ? Toll{0, 0, 0} : Toll{});
+  if (!Autotuner::forced && plan.planned >= kWorthIt * plan.one_by_one) return false;
   try {
     rival_ = laid_out_for(plan);
   } catch (const std::exception&) {
     return false;  // there is no room for it
   }
-  contest_.begin(rival_->beside() > 0 ? Contest::kTwoCores : Contest::kOneThread);
+  autotuner_.begin(rival_->beside() > 0 ? Autotuner::kTwoCores : Autotuner::kOneThread);
   writes_ = sequence_.writes;
   writes_.insert(writes_.end(), rival_->writes.begin(), rival_->writes.end());
   writes_ = merged(std::move(writes_));
   return true;
 }
 
-void Graph::settle(Contest::Way winner) {
-  if (winner != Contest::kAsRecorded) {
+void Graph::settle(Autotuner::Candidate winner) {
+  if (winner != Autotuner::kAsRecorded) {
     std::swap(sequence_, *rival_);
-    sequence_.two_cores = winner == Contest::kTwoCores;
+    sequence_.two_cores = winner == Autotuner::kTwoCores;
   }
   running_ = &sequence_;
   rival_.reset();
   writes_ = sequence_.writes;
-  contest_.end();
+  autotuner_.end();
 }
 
 // Memory that is made and used in this graph alone: it may lie elsewhere.
@@ -103,18 +103,18 @@ bool Graph::is_inner(uint32_t storage) const {
 
 // Behind the last step of a kernel.
 size_t Graph::end_of(size_t kernel) const {
-  return kernel + 1 < sequence_.steps.size() ? sequence_.steps[kernel + 1] : recording_->end(part_);
+  return kernel + 1 < sequence_.steps.size() ? sequence_.steps[kernel + 1] : program_->end(part_);
 }
 
 std::vector<Access> Graph::accesses(size_t kernel) {
   std::vector<Access> all;
   for (size_t step = sequence_.steps[kernel]; step < end_of(kernel); step++) {
-    for (const auto& [slot, writes] : recording_->uses_of(step)) {
-      const auto& record = recording_->slot(slot);
+    for (const auto& [slot, writes] : program_->uses_of(step)) {
+      const auto& record = program_->slot(slot);
       if (record.storage == tape::kNone || !memory_[record.storage]) continue;  // a number
       uintptr_t base = is_inner(record.storage) ? 0 : reinterpret_cast<uintptr_t>(memory_[record.storage].data());
       uintptr_t offset = static_cast<uintptr_t>(record.offset) * c10::elementSize(record.dtype);
-      uint32_t space = is_inner(record.storage) ? record.storage : kFixedPlaces;
+      uint32_t space = is_inner(record.storage) ? record.storage : kFixedMemory;
       all.push_back({space, base + offset, base + record.extent, writes});
     }
   }
@@ -130,16 +130,16 @@ std::vector<Work> Graph::works() {
   for (size_t i = 0; i < count; i++) {
     size_t begin = sequence_.steps[i], end = end_of(i);
     const Kernel& kernel = *sequence_.kernels[i];
-    Solo found{Work::kAlone, contest_.costs()[i]};
+    OneThreadTrial found{Work::kAlone, autotuner_.costs()[i]};
     if (end - begin == 1) {
-      found = solo(call_of(recording_->steps()[begin]), kernel, contest_.costs()[i]);
+      found = one_thread_trial(call_of(program_->steps()[begin]), kernel, autotuner_.costs()[i]);
     } else {
       for (size_t step = begin; step < end; step++) {
-        auto call = call_of(recording_->steps()[step]);
+        auto call = call_of(program_->steps()[step]);
         if (!is_plain_work(*call.op, kernel, call)) found.kind = Work::kFixed;
       }
     }
-    all.push_back({found.kind, contest_.costs()[i], found.nanoseconds, std::move(after[i])});
+    all.push_back({found.kind, autotuner_.costs()[i], found.nanoseconds, std::move(after[i])});
   }
   return all;
 }
@@ -147,15 +147,15 @@ std::vector<Work> Graph::works() {
 // Gives inner memory other places: two of it may share one only if all that use the one come before all that use the
 // other, on whatever lanes. `lasts` are counted in steps of the schedule.
 void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<int64_t>& lasts) {
-  size_t count = recording_->storages().size();
+  size_t count = program_->storages().size();
   auto when = clocks(schedule, sequence_.kernels.size());
   std::vector<Life> lives(count, Life{{kForever, kForever}, {-1, -1}});
   int64_t position = 0;
   for (const auto& stretch : schedule.stretches) {
     for (uint32_t work : stretch.order) {
       for (size_t step = sequence_.steps[work]; step < end_of(work); step++, position++) {
-        for (const auto& use : recording_->uses_of(step)) {
-          uint32_t storage = recording_->slot(use.slot).storage;
+        for (const auto& use : program_->uses_of(step)) {
+          uint32_t storage = program_->slot(use.slot).storage;
           if (storage == tape::kNone || !is_inner(storage)) continue;
           lasts[storage] = position;
           for (int lane : {0, 1}) {
@@ -174,7 +174,7 @@ void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<in
     const auto& range = ranges_[storage];
     if (range.begin == range.end) continue;
     if (is_inner(storage)) {
-      needs.push_back({recording_->storages()[storage].extent, lives[storage]});
+      needs.push_back({program_->storages()[storage].extent, lives[storage]});
       needers.push_back(storage);
       continue;
     }
@@ -183,7 +183,7 @@ void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<in
     if (std::any_of(sequence_.writes.begin(), sequence_.writes.end(), overlaps)) made.writes.push_back(range);
     made.bytes = std::max(made.bytes, range.end);
   }
-  made.bytes = std::max(made.bytes, lay_out(needs, obstacles, kForever));
+  made.bytes = std::max(made.bytes, plan_memory(needs, obstacles, kForever));
   pool_->reach(made.bytes);
   for (size_t i = 0; i < needs.size(); i++) {
     made.writes.push_back({needs[i].offset, needs[i].offset + needs[i].bytes});
@@ -191,16 +191,16 @@ void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<in
   }
   made.writes = merged(std::move(made.writes));
   for (uint32_t slot = 0; slot < tensors_.size(); slot++) {
-    uint32_t storage = recording_->slot(slot).storage;
+    uint32_t storage = program_->slot(slot).storage;
     if (storage != tape::kNone && is_inner(storage)) tensors_[slot].reset();
   }
 }
 
 void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vector<int64_t>& lasts, int64_t& position) {
   std::vector<Placed> placed;
-  std::vector<uint32_t> places(sequence_.kernels.size());  // by work
+  std::vector<uint32_t> indices(sequence_.kernels.size());  // by work
   for (uint32_t work : stretch.order) {
-    places[work] = static_cast<uint32_t>(made.kernels.size() + placed.size());
+    indices[work] = static_cast<uint32_t>(made.kernels.size() + placed.size());
     for (size_t step = sequence_.steps[work]; step < end_of(work); step++) {
       placed.push_back(bind(step, lasts));
       placed.back().step = position++;
@@ -214,7 +214,7 @@ void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vecto
   }
   made.add(std::move(placed));
   auto step_of = [&](const Task& task) {
-    return Lanes::Step{made.kernels[places[task.work]].get(), task.wait, places[task.work]};
+    return Lanes::Step{made.kernels[indices[task.work]].get(), task.wait, indices[task.work]};
   };
   std::vector<Lanes::Step> lanes[2], order;
   for (int lane : {0, 1}) {
@@ -237,7 +237,7 @@ std::unique_ptr<Sequence> Graph::laid_out_for(const Schedule& schedule) {
     }
   } before{*this};
   auto made = std::make_unique<Sequence>();
-  std::vector<int64_t> lasts(recording_->storages().size(), kForever);
+  std::vector<int64_t> lasts(program_->storages().size(), kForever);
   place_inner(schedule, *made, lasts);
   int64_t position = 0;
   for (const auto& stretch : schedule.stretches) add_stretch(stretch, *made, lasts, position);

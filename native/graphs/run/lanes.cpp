@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "graphs/run/mate.h"
+#include "graphs/run/helper_thread.h"
 #include "torch/one_thread.h"
 
 namespace torchreel::graphs {
@@ -10,7 +10,7 @@ namespace torchreel::graphs {
 namespace {
 
 constexpr uint32_t kSpins = 4000;  // some hundred microseconds: then somebody else has the core
-constexpr uint32_t kGrace = 40;    // one microsecond, for the mate to take its next task
+constexpr uint32_t kGrace = 40;    // one microsecond, for the helper thread to take its next task
 
 void spin(uint32_t tries) {
   if (tries < kSpins) {
@@ -24,38 +24,38 @@ void spin(uint32_t tries) {
 
 Lanes::Lanes(std::vector<Step> first, std::vector<Step> second, std::vector<Step> order)
     : lanes_{std::move(first), std::move(second)}, order_(std::move(order)) {
-  Mate::of_this_process();
+  HelperThread::of_this_process();
 }
 
-void Lanes::run(size_t& place, bool two_cores) {
+void Lanes::run(size_t& index, bool two_cores) {
   OneThread guard;
-  auto& mate = Mate::of_this_process();
-  if (!two_cores || !mate.take()) return run_alone(place);
+  auto& helper = HelperThread::of_this_process();
+  if (!two_cores || !helper.take()) return run_alone(index);
   for (auto& one : progress_) {
     one.done.store(0, std::memory_order_relaxed);
     one.error = nullptr;
   }
   stopped_.store(false, std::memory_order_relaxed);
   auto tasks = static_cast<uint32_t>(lanes_[1].size());
-  mate.begin(*this, tasks);
+  helper.begin(*this, tasks);
   run_first();
   const auto& done = progress_[1].done;
   for (uint32_t tries = 0; done.load(std::memory_order_acquire) < tasks && !stopped_;) help(tries);
   if (stopped_) {
-    uint32_t begun = tasks - mate.stop();
+    uint32_t begun = tasks - helper.stop();
     for (uint32_t tries = 0; done.load(std::memory_order_acquire) < begun; tries++) spin(tries);
   }
-  mate.leave();
+  helper.leave();
   for (const auto& one : progress_) {
     if (one.error == nullptr) continue;
-    place = one.place;
+    index = one.index;
     std::rethrow_exception(one.error);
   }
 }
 
-void Lanes::run_alone(size_t& place) {
+void Lanes::run_alone(size_t& index) {
   for (const auto& step : order_) {
-    place = step.place;
+    index = step.index;
     step.kernel->run();
   }
 }
@@ -72,13 +72,14 @@ void Lanes::run_first() {
   }
 }
 
-// Does the next task of the second lane, if the mate has not begun it, and it can be done; else waits for a moment.
+// Does the next task of the second lane, if the helper thread has not begun it, and it can be done; else waits for a
+// moment.
 void Lanes::help(uint32_t& tries) {
-  auto& mate = Mate::of_this_process();
+  auto& helper = HelperThread::of_this_process();
   uint32_t next = progress_[1].done.load(std::memory_order_acquire), here = progress_[0].done;
   bool ready = next < lanes_[1].size() && lanes_[1][next].wait <= here;
   auto left = static_cast<uint32_t>(lanes_[1].size()) - next;
-  if (ready && (tries >= kGrace || !mate.has_come()) && mate.claim(left)) {
+  if (ready && (tries >= kGrace || !helper.has_come()) && helper.claim(left)) {
     run_second(left);
     tries = 0;
   } else {
@@ -87,15 +88,15 @@ void Lanes::help(uint32_t& tries) {
 }
 
 void Lanes::run_second(uint32_t left) {
-  uint32_t place = static_cast<uint32_t>(lanes_[1].size()) - left;
-  const auto& step = lanes_[1][place];
+  uint32_t index = static_cast<uint32_t>(lanes_[1].size()) - left;
+  const auto& step = lanes_[1][index];
   auto is_ready = [&] {
-    return progress_[1].done.load(std::memory_order_acquire) == place &&
+    return progress_[1].done.load(std::memory_order_acquire) == index &&
            progress_[0].done.load(std::memory_order_acquire) >= step.wait;
   };
   for (uint32_t tries = 0; !is_ready() && !stopped_; tries++) spin(tries);
   if (!stopped_) run_step(1, step);
-  progress_[1].done.store(place + 1, std::memory_order_release);
+  progress_[1].done.store(index + 1, std::memory_order_release);
 }
 
 bool Lanes::run_step(int lane, const Step& step) {
@@ -104,7 +105,7 @@ bool Lanes::run_step(int lane, const Step& step) {
     return true;
   } catch (...) {
     progress_[lane].error = std::current_exception();
-    progress_[lane].place = step.place;
+    progress_[lane].index = step.index;
     stopped_.store(true, std::memory_order_release);
     return false;
   }

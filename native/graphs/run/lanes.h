@@ -21,13 +21,13 @@ class Lanes {
   struct Step {
     Kernel* kernel;  // which outlives the lanes
     uint32_t wait;   // how many of the other lane have to be done before
-    uint32_t place;  // among the kernels of the graph
+    uint32_t index;  // among the kernels of the graph
   };
   // `order` is one in which one thread may run them all.
   Lanes(std::vector<Step> first, std::vector<Step> second, std::vector<Step> order);
 
-  // Throws what a kernel throws; `place` is then that of the kernel.
-  void run(size_t& place, bool two_cores);
+  // Throws what a kernel throws; `index` is then that of the kernel.
+  void run(size_t& index, bool two_cores);
   size_t size() const { return order_.size(); }
 
   // For whoever has claimed a task of the second lane, of which so many were not begun. When it is done, the lanes may
@@ -35,7 +35,7 @@ class Lanes {
   void run_second(uint32_t left);
 
  private:
-  void run_alone(size_t& place);
+  void run_alone(size_t& index);
   void run_first();
   void help(uint32_t& tries);
   bool run_step(int lane, const Step& step);
@@ -44,7 +44,7 @@ class Lanes {
   struct alignas(64) Progress {
     std::atomic<uint32_t> done{0};
     std::exception_ptr error;
-    size_t place = 0;  // of the kernel that failed
+    size_t index = 0;  // of the kernel that failed
   };
 
   std::vector<Step> lanes_[2], order_;

@@ -13,7 +13,8 @@ namespace {
 
 class NumberKernel : public Kernel {
  public:
-  NumberKernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers, std::unique_ptr<Loans> loans)
+  NumberKernel(const KernelCall& call, const tape::Step& step, std::vector<double>& numbers,
+               std::unique_ptr<Loans> loans)
       : call_(call), step_(step), numbers_(numbers), loans_(std::move(loans)) {}
 
   void run() override {
@@ -34,7 +35,7 @@ class NumberKernel : public Kernel {
   const char* layer() const override { return "guard"; }
 
  private:
-  Bound call_;
+  KernelCall call_;
   const tape::Step& step_;
   std::vector<double>& numbers_;
   torch::jit::Stack stack_;
@@ -43,7 +44,7 @@ class NumberKernel : public Kernel {
 
 class FormulaKernel : public Kernel {
  public:
-  FormulaKernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers,
+  FormulaKernel(const KernelCall& call, const tape::Step& step, const std::vector<double>& numbers,
                 std::unique_ptr<Loans> loans)
       : call_(call), step_(step), numbers_(numbers), loans_(std::move(loans)) {
     const auto& handle = call_.op->handle;
@@ -81,7 +82,7 @@ class FormulaKernel : public Kernel {
   const char* layer() const override { return "formula"; }
 
  private:
-  Bound call_;
+  KernelCall call_;
   const tape::Step& step_;
   const std::vector<double>& numbers_;
   std::optional<c10::SafeKernelFunction> kernel_;
@@ -92,13 +93,13 @@ class FormulaKernel : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> number_kernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers,
+std::unique_ptr<Kernel> number_kernel(const KernelCall& call, const tape::Step& step, std::vector<double>& numbers,
                                       std::unique_ptr<Loans> loans) {
   return std::make_unique<NumberKernel>(call, step, numbers, std::move(loans));
 }
 
-std::unique_ptr<Kernel> formula_kernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers,
-                                       std::unique_ptr<Loans> loans) {
+std::unique_ptr<Kernel> formula_kernel(const KernelCall& call, const tape::Step& step,
+                                       const std::vector<double>& numbers, std::unique_ptr<Loans> loans) {
   return std::make_unique<FormulaKernel>(call, step, numbers, std::move(loans));
 }
 

@@ -11,10 +11,10 @@
 namespace torchreel::graphs {
 
 // Throws GuardFailure where the number is another than the recorded one. Writes it to `numbers`, which must outlive it.
-std::unique_ptr<Kernel> number_kernel(const Bound& call, const tape::Step& step, std::vector<double>& numbers,
+std::unique_ptr<Kernel> number_kernel(const KernelCall& call, const tape::Step& step, std::vector<double>& numbers,
                                       std::unique_ptr<Loans> loans);
 // For an op with arguments that are formulas of such numbers.
-std::unique_ptr<Kernel> formula_kernel(const Bound& call, const tape::Step& step, const std::vector<double>& numbers,
-                                       std::unique_ptr<Loans> loans);
+std::unique_ptr<Kernel> formula_kernel(const KernelCall& call, const tape::Step& step,
+                                       const std::vector<double>& numbers, std::unique_ptr<Loans> loans);
 
 }  // namespace torchreel::graphs

@@ -3,7 +3,7 @@
 // searched for, so the allocs say themselves where they are.
 #include "simulator/recorded/run.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 // The allocs from the window's on that fill a free segment; none if they do not.
 size_t RecordedRun::restored_blocks() {
@@ -43,4 +43,4 @@ void RecordedRun::restore_checkpoint(size_t count) {
   end_ += count - 1;
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -1,6 +1,6 @@
 #include "simulator/recorded/correction.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 Block* Correction::block_at(uint64_t address) {
   const Segment* segment = simulator_.segment_at(address);
@@ -124,4 +124,4 @@ void Correction::unmap(uint64_t address, uint64_t bytes) {
   }
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -6,7 +6,7 @@
 
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 class Correction {
  public:
@@ -31,4 +31,4 @@ class Correction {
   std::unordered_map<uint64_t, Block*>& live_;
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -1,7 +1,7 @@
 // The device of a recorded run: it gives and refuses as the recorded one did.
 #include "simulator/recorded/run.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 namespace {
 
@@ -208,4 +208,4 @@ bool RecordedRun::in_release_ahead_of_private() {
   return any;
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -1,7 +1,7 @@
 // What a recorded run learns of the state that its history began with, and that no file holds.
 #include "simulator/recorded/run.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 // The block that was recorded, where what is not known of the start allows it.
 FreeSet::iterator RecordedRun::choose(const Request& request, FreeSet::iterator first) {
@@ -185,4 +185,4 @@ void RecordedRun::learn_range(uint64_t address, uint64_t recorded) {
   bound_ranges(bytes);
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

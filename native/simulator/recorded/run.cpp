@@ -1,6 +1,6 @@
 #include "simulator/recorded/run.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 namespace {
 
@@ -426,4 +426,4 @@ void RecordedRun::differ(size_t event, Action action, uint64_t address, uint64_t
                .simulated_size = size};
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

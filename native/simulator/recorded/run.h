@@ -21,7 +21,7 @@
 #include "simulator/recorded/start_state.h"
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 struct RecordedEvent {
   Action action;
@@ -172,4 +172,4 @@ class RecordedRun : public Gpu {
   Lessons lessons_;
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

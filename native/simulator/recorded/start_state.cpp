@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 namespace {
 
@@ -102,4 +102,4 @@ int64_t StartState::load(Simulator& simulator, std::unordered_map<uint64_t, Bloc
   return simulator.counters();
 }
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

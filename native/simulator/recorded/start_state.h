@@ -7,7 +7,7 @@
 
 #include "simulator/simulator.h"
 
-namespace torchreel {
+namespace torchreel::simulator {
 
 struct StartSegment {
   uint64_t base;
@@ -43,4 +43,4 @@ struct StartState {
   int64_t load(Simulator& simulator, std::unordered_map<uint64_t, Block*>& live) const;
 };
 
-}  // namespace torchreel
+}  // namespace torchreel::simulator

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchreel.edge.alignment import Span, inside, offsets
-from torchreel.edge.formats.adapter import BackendEvent, Place, TensorType
-from torchreel.edge.places import PlaceTables
+from torchreel.edge.formats.adapter import BackendEvent, Location, TensorType
+from torchreel.edge.locations import LocationTables
 from torchreel.edge.surroundings import Surroundings
 
 Row = dict[str, Any]
@@ -61,7 +61,7 @@ class BackendRows:
     """Rows of ops, inputs and threads for what backends did, below the calls of the model."""
 
     calls: list[Row]
-    places: PlaceTables
+    locations: LocationTables
     next_id: int
     next_input: int
     next_thread: int
@@ -94,19 +94,19 @@ class BackendRows:
                 row["thread"] = self._thread(event.backend, event.thread)
             row["inputs"] = self._input(event.inputs)
             row["flops"] = event.flops
-            self._place(row, event.place)
+            self._location(row, event.location)
             made[index] = row
 
-    def _place(self, row: Row, place: Place | None) -> None:
+    def _location(self, row: Row, location: Location | None) -> None:
         """Where nothing is known of its own place, it has that of what is around it."""
-        if place is None:
+        if location is None:
             return
-        module = self.places.module(place) if self.modules else None
+        module = self.locations.module(location) if self.modules else None
         row["module"] = row["module"] if module is None else module
-        row["stack"] = self.places.stack(place) if self.stacks else None
+        row["stack"] = self.locations.stack(location) if self.stacks else None
 
     def add_reported(
-        self, events: Sequence[Reported], ops: Sequence[Row], adjust: bool, known: Mapping[int, Place]
+        self, events: Sequence[Reported], ops: Sequence[Row], adjust: bool, known: Mapping[int, Location]
     ) -> None:
         """Events that were reported one by one; with `adjust`, on another clock than the CPU's.
 
@@ -121,7 +121,7 @@ class BackendRows:
             row = self._row(event.name, event.backend, parent, span, event.debug_handle)
             if parent is None:
                 row["thread"] = self._thread(event.backend, 0)
-            self._place(row, known.get(event.debug_handle))
+            self._location(row, known.get(event.debug_handle))
             surroundings.add(row)
 
     def _adjusted(self, events: Sequence[Reported]) -> list[Span]:

@@ -102,7 +102,7 @@ class EdgeProfiler:
         if isinstance(events, str):
             raise OptionError(f"events={events!r} is one text: give a list of counters, such as [{events!r}].")
         self._adapter = adapter_for(module)
-        self._adapter.check(places=with_stack or with_modules)
+        self._adapter.check(locations=with_stack or with_modules)
         self._options = RecordOptions(
             shapes=report_input_shapes or with_flops,
             memory=profile_memory,
@@ -178,15 +178,15 @@ class EdgeProfiler:
             raise EdgeError("This edge profiler has already profiled: make a new one for a new profile.")
         options, adapter = self._options, self._adapter
         is_eager = isinstance(adapter, eager.Eager)
-        wants_places = options.stacks or options.modules
+        wants_locations = options.stacks or options.modules
         wanted = session.Wanted(
             module=adapter.runnable if is_eager and options.modules else None,
             shapes=options.shapes,
             # A line of generated code says in which module it is, too.
-            stacks=adapter.called_from_python and (options.stacks if is_eager else wants_places),
+            stacks=adapter.called_from_python and (options.stacks if is_eager else wants_locations),
             memory=options.memory,
             nested=self._nested,
-            handles=adapter.handles if wants_places or adapter.handles == "lite" else "",
+            handles=adapter.handles if wants_locations or adapter.handles == "lite" else "",
             arities=adapter.arities,
         )
         self._watched = session.watch(adapter.name, options.counters, wanted)
@@ -258,9 +258,9 @@ class EdgeProfiler:
             if calling.pop() is self:
                 break
 
-    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
+    def script_locations(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
         try:
-            return [] if self._native is None else self._native.places()
+            return [] if self._native is None else self._native.locations()
         except UnicodeDecodeError:  # of a damaged file
             return []
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from torchreel._version import __version__
 from torchreel.edge.backends import BackendRows, Reported, ReportedMemory
-from torchreel.edge.formats.adapter import Adapter, Place
-from torchreel.edge.places import PlaceTables, set_places
+from torchreel.edge.formats.adapter import Adapter, Location
+from torchreel.edge.locations import LocationTables, set_locations
 from torchreel.record import process
 from torchreel.record.flops import FlopCounter
 from torchreel.reel import Reel, joining, load
@@ -53,14 +53,14 @@ def make_reel(
     tables = {**tables, "ops": tables["ops"].sort_by("id").combine_chunks()}
     if wanted.flops:
         tables["ops"] = FlopCounter(whole_ops=True)(tables["ops"], tables["inputs"])
-    places = PlaceTables(tables, root)
+    locations = LocationTables(tables, root)
     if wanted.modules or wanted.stacks:
-        _set_places(tables, places, adapter, wanted)
+        _set_locations(tables, locations, adapter, wanted)
     events = adapter.events()
     if reported or any(events):
-        known = adapter.places_of_backend(sorted({event.debug_handle for event in reported}))
-        _add_backends(tables, places, events, reported, known, wanted)
-    places.write(tables)
+        known = adapter.locations_of_backend(sorted({event.debug_handle for event in reported}))
+        _add_backends(tables, locations, events, reported, known, wanted)
+    locations.write(tables)
     if memory:
         tables["allocs"] = _with_memory(tables, memory)
     path.mkdir(parents=True, exist_ok=True)
@@ -93,25 +93,25 @@ def _columns(ops: pa.Table, rows: list[Row], names: tuple[str, ...]) -> pa.Table
     return ops
 
 
-def _set_places(tables: Tables, places: PlaceTables, adapter: Adapter, wanted: Wanted) -> None:
+def _set_locations(tables: Tables, locations: LocationTables, adapter: Adapter, wanted: Wanted) -> None:
     rows: list[Row] = tables["ops"].select(_PLACE_COLUMNS).to_pylist()
-    set_places(rows, places, adapter, wanted.modules, wanted.stacks)
+    set_locations(rows, locations, adapter, wanted.modules, wanted.stacks)
     tables["ops"] = _columns(tables["ops"], rows, ("module", "stack"))
 
 
 def _add_backends(
     tables: Tables,
-    places: PlaceTables,
+    locations: LocationTables,
     events: list[Any],
     reported: list[Reported],
-    known: dict[int, Place],
+    known: dict[int, Location],
     wanted: Wanted,
 ) -> None:
     ops = tables["ops"]
     rows: list[Row] = ops.select(_SPAN_COLUMNS).to_pylist()
     made = BackendRows(
         calls=sorted((row for row in rows if row["parent"] is None and row["kind"] == "module"), key=_start),
-        places=places,
+        locations=locations,
         next_id=1 + (pc.max(ops.column("id")).as_py() or 0),
         next_input=_next(tables["inputs"]),
         next_thread=_next(tables["threads"]),

@@ -124,7 +124,7 @@ def _status(name: str, parts: list[Graphed], between: list[str]) -> Status:
         Node(row["id"], one.number, row["part"], one.signature, row["kernels"], row["bytes"], row["outputs"],
              row["hits"], dict(row["layers"]), row["beside"], [tuple(each) for each in row["parents"]])
         for one in recordings
-        for row in one.way.route.graphs()
+        for row in one.entry.replay.graphs()
     ]  # fmt: skip
     reached, held = _graphs.pool()
     return Status(

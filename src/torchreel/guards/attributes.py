@@ -40,7 +40,7 @@ def read(call: FollowedCall, value: Any, name: str) -> Callable[[Any], object] |
     kind = type(value)
     if isinstance(value, type):
         return _read_of_type(call, value, name)
-    if isinstance(value, _graphs.Entry) and type_lookup(kind, name) is NULL:
+    if isinstance(value, _graphs.CachedCall) and type_lookup(kind, name) is NULL:
         raise EagerError(f"reads {name} of a graphed function")
     if kind is super:
         owner = value.__self__

@@ -46,7 +46,7 @@ def invoke(call: FollowedCall, function: Any, values: list[Any], keywords: dict[
         if call.is_outer(function):
             call.checks.reference(function)
         return None
-    if isinstance(function, _graphs.Entry):
+    if isinstance(function, _graphs.CachedCall):
         return None  # a graphed function within another one runs its function, which is followed
     rule = torch_functions.rule_of_object(function) or python_functions.rule_of_object(function)
     if rule is not None:

@@ -78,8 +78,8 @@ class Checks:
                 self.met(value)
         self.name(value, path)
         if isinstance(value, tuple):
-            for place, item in enumerate(tuple.__iter__(value)):
-                self.lead(item, number, f"{path}[{place}]")
+            for index, item in enumerate(tuple.__iter__(value)):
+                self.lead(item, number, f"{path}[{index}]")
         elif type(value) is types.MethodType:
             self.lead(value.__func__, number, path)
             self.lead(value.__self__, number, path)
@@ -144,12 +144,12 @@ class Checks:
         else:
             answer = [*_base_of(holder).__iter__(holder)]
         number = self._add("whole", holder, None, path, answer)
-        for place, item in enumerate(answer):
+        for index, item in enumerate(answer):
             if isinstance(holder, dict):
                 self.lead(item[0], number, f"{path}.keys()")
                 self.lead(item[1], number, f"{path}[{item[0]!r}]" if type(item[0]) in ATOMS else f"{path}[...]")
             else:
-                self.lead(item, number, f"{path}[{place}]")
+                self.lead(item, number, f"{path}[{index}]")
 
     def length(self, holder: Any) -> None:
         ours = isinstance(holder, dict) and self.hidden.get(id(holder)) in holder
@@ -256,32 +256,32 @@ class Checks:
 
 
 def _write(native: _graphs.PythonGuards, check: Check, owner: int, parent: int) -> int:
-    place = (owner, parent, check.path)
+    common = (owner, parent, check.path)
     holder, answer = check.holder, check.answer
     if check.kind == "entries":
-        number = native.add_entries(*place, holder, list(check.entries.items()), NULL)
+        number = native.add_entries(*common, holder, list(check.entries.items()), NULL)
     elif check.kind == "whole":
-        number = native.add_whole(*place, holder, answer)
+        number = native.add_whole(*common, holder, answer)
     elif check.kind == "length":
-        number = native.add_length(*place, holder, answer)
+        number = native.add_length(*common, holder, answer)
     elif check.kind == "type" and answer is None:
-        number = native.add_class_attributes(*place, holder)
+        number = native.add_class_attributes(*common, holder)
     elif check.kind == "type":
-        number = native.add_type(*place, holder, answer)
+        number = native.add_type(*common, holder, answer)
     elif check.kind == "class":
-        number = native.add_class(*place, holder, *answer)
+        number = native.add_class(*common, holder, *answer)
     elif check.kind == "function":
-        number = native.add_function(*place, holder, *answer)
+        number = native.add_function(*common, holder, *answer)
     elif check.kind == "function attribute":
         name, value = answer
-        number = native.add_function_attribute(*place, holder, name, value)
+        number = native.add_function_attribute(*common, holder, name, value)
     elif check.kind == "cell":
-        number = native.add_cell(*place, holder, answer, NULL)
+        number = native.add_cell(*common, holder, answer, NULL)
     elif check.kind == "weakref":
-        number = native.add_weakref(*place, holder)
+        number = native.add_weakref(*common, holder)
     else:
         descriptor, value = answer
-        number = native.add_member(*place, holder, descriptor, value, NULL)
+        number = native.add_member(*common, holder, descriptor, value, NULL)
     if number < 0:
         raise EagerError(f"reads {check.path}, which cannot be guarded")
     return number

@@ -412,14 +412,14 @@ def _make(call: FollowedCall, frame: Any, argument: int) -> Told:
 
 
 def _build_set(call: FollowedCall, frame: Any, argument: int) -> Told:
-    for place in range(argument):
-        call.check_key(peek(frame, 1 + place))
+    for index in range(argument):
+        call.check_key(peek(frame, 1 + index))
     return call.make
 
 
 def _build_map(call: FollowedCall, frame: Any, argument: int) -> Told:
-    for place in range(argument):
-        call.check_key(peek(frame, 2 + 2 * place))
+    for index in range(argument):
+        call.check_key(peek(frame, 2 + 2 * index))
     return call.make
 
 
@@ -567,7 +567,7 @@ def _import_from(call: FollowedCall, frame: Any, argument: int) -> Told:
 
 def _call(call: FollowedCall, frame: Any, argument: int) -> Told:
     names = call.native.take_names() or ()
-    values = [peek(frame, argument - place) for place in range(argument)]
+    values = [peek(frame, argument - index) for index in range(argument)]
     function = peek(frame, argument + 2)
     if function is not NULL:
         values.insert(0, peek(frame, argument + 1))

@@ -28,19 +28,19 @@ class Writes:
     def append(self, holder: list[Any], value: Any) -> None:
         self._appended.setdefault(id(holder), (holder, []))[1].append(value)
 
-    def set_item(self, holder: list[Any], place: int) -> None:
-        if place < 0:
+    def set_item(self, holder: list[Any], index: int) -> None:
+        if index < 0:
             raise WriteError("sets an item of a list, counted from its end")
         if id(holder) in self._appended:
             raise WriteError("sets an item of a list that it appends to")
-        self._items[id(holder), place] = (holder, place)
+        self._items[id(holder), index] = (holder, index)
 
-    def has_put(self, holder: list[Any], place: Any) -> bool:
+    def has_put(self, holder: list[Any], index: Any) -> bool:
         """Whether this item is one that the call itself has put there."""
-        if type(place) is not int:
+        if type(index) is not int:
             return False
         _, values = self._appended.get(id(holder), (holder, []))
-        return -len(values) <= place < 0 or (id(holder), place) in self._items
+        return -len(values) <= index < 0 or (id(holder), index) in self._items
 
     def set_variable(self, cell: types.CellType) -> None:
         self._cells[id(cell)] = cell
@@ -61,9 +61,9 @@ class Writes:
             ):
                 raise WriteError("changes a list in several ways, which was made before the call")
             yield from ((holder.append, value) for value in values)
-        for holder, place in self._items.values():
-            if place >= len(holder):
+        for holder, index in self._items.values():
+            if index >= len(holder):
                 raise WriteError("changes a list in several ways, which was made before the call")
-            yield functools.partial(list.__setitem__, holder, place), holder[place]
+            yield functools.partial(list.__setitem__, holder, index), holder[index]
         for cell in self._cells.values():
             yield functools.partial(setattr, cell, "cell_contents"), cell.cell_contents

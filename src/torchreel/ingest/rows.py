@@ -21,7 +21,7 @@ _SUM = 2.0**61
 _COLUMN = 2**29 - 1
 _DICTIONARY = 2**20
 
-Place = Callable[[int], str]
+Locate = Callable[[int], str]
 
 
 class WrongValueError(Exception):
@@ -52,8 +52,8 @@ def shown(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def wrong(place: str, value: object, expected: str) -> NoReturn:
-    raise WrongValueError(f"{place} is {shown(value)}, not {expected}")
+def wrong(location: str, value: object, expected: str) -> NoReturn:
+    raise WrongValueError(f"{location} is {shown(value)}, not {expected}")
 
 
 def whole(text: str) -> str:
@@ -61,11 +61,11 @@ def whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def as_list(value: Any, place: str) -> Sequence[Any]:
+def as_list(value: Any, location: str) -> Sequence[Any]:
     """The value, which must be a list or a tuple."""
     if type(value) is list or type(value) is tuple:
         return value
-    wrong(place, value, "a list")
+    wrong(location, value, "a list")
 
 
 def coded(keys: list[Any], texts: dict[Any, str]) -> pa.DictionaryArray:
@@ -91,14 +91,14 @@ def matches(column: pa.DictionaryArray, text: str) -> NDArray[Any]:
 
 
 class Rows:
-    """Rows of one kind; `place` names one by its index, for messages."""
+    """Rows of one kind; `location` names one by its index, for messages."""
 
-    def __init__(self, rows: Sequence[Any], place: Place) -> None:
+    def __init__(self, rows: Sequence[Any], location: Locate) -> None:
         self.rows = rows
-        self.place = place
+        self.location = location
         if not set(map(type, rows)) <= {dict}:
             index = next(i for i, row in enumerate(rows) if type(row) is not dict)
-            wrong(place(index), rows[index], "a dictionary")
+            wrong(location(index), rows[index], "a dictionary")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -114,7 +114,7 @@ class Rows:
         except KeyError:
             if required:
                 index = next(i for i, row in enumerate(self.rows) if key not in row)
-                raise WrongValueError(f"{self.place(index)} has no {key!r}") from None
+                raise WrongValueError(f"{self.location(index)} has no {key!r}") from None
         return [row.get(key) for row in self.rows]
 
     def checked(self, key: str, kinds: Collection[type], expected: str, required: bool) -> list[Any]:
@@ -124,7 +124,7 @@ class Rows:
         if not found <= {*kinds, *(() if required else (type(None),))}:
             allowed = {*kinds} if required else {*kinds, type(None)}
             index = next(i for i, value in enumerate(values) if type(value) not in allowed)
-            wrong(f"{self.place(index)}.{key}", values[index], expected)
+            wrong(f"{self.location(index)}.{key}", values[index], expected)
         return values
 
     def integers(
@@ -155,7 +155,7 @@ class Rows:
 
     def _refuse_range(self, key: str, values: list[Any], expected: str, low: int, high: int) -> NoReturn:
         index = next(i for i, value in enumerate(values) if value is not None and not low <= value <= high)
-        wrong(f"{self.place(index)}.{key}", values[index], expected)
+        wrong(f"{self.location(index)}.{key}", values[index], expected)
 
     def booleans(self, key: str) -> pa.Array:
         """A column of booleans, null where there is none."""
@@ -167,7 +167,7 @@ class Rows:
         distinct = {value: value for value in dict.fromkeys(values) if value is not None}
         if choices and not distinct.keys() <= set(choices):
             index = next(i for i, value in enumerate(values) if value is not None and value not in choices)
-            wrong(f"{self.place(index)}.{key}", values[index], f"one of {', '.join(choices)}")
+            wrong(f"{self.location(index)}.{key}", values[index], f"one of {', '.join(choices)}")
         return coded(values, distinct)
 
     def derived(self, key: str, text: Callable[[Any], str | None], expected: str) -> pa.DictionaryArray:
@@ -180,6 +180,6 @@ class Rows:
                 continue
             made = text(value)
             if made is None:
-                wrong(f"{self.place(keys.index(number))}.{key}", value, expected)
+                wrong(f"{self.location(keys.index(number))}.{key}", value, expected)
             texts[number] = made
         return coded(keys, texts)

@@ -232,7 +232,7 @@ class ProfilerEvent:
         if self.tag == _EventType.PyCCall:
             return PyCCallFields(_frame(python_name(self.stack[0])))
         if self.tag == _EventType.PyCall:
-            return PyCallFields(*_places(self))
+            return PyCallFields(*_locations(self))
         if self.tag == _EventType.Allocation:
             return AllocationFields(self.event.nbytes())
         return TorchOpFields(self.event.function_event)
@@ -330,7 +330,7 @@ class AllocationFields:
 _NOWHERE = PyFrameState("", 0, "")
 
 
-def _places(node: ProfilerEvent) -> tuple[PyFrameState, PyFrameState]:
+def _locations(node: ProfilerEvent) -> tuple[PyFrameState, PyFrameState]:
     """Where a Python call is defined, and the line that made it.
 
     That line is known from the stack of an op within the call. Where there is none, the caller's own first line stands

@@ -54,8 +54,8 @@ def module_number(name: str) -> int:
 def python_name(name: str) -> str:
     """The name of a Python function, path(line): function, as torch.profiler has it: without a directory that is on
     sys.path, and without the class or function in which it is defined."""
-    place, separator, function = without_directory(name).rpartition("): ")
-    return f"{place}{separator}{function.rpartition('.')[2]}"
+    location, separator, function = without_directory(name).rpartition("): ")
+    return f"{location}{separator}{function.rpartition('.')[2]}"
 
 
 def without_directory(name: str) -> str:

@@ -115,17 +115,17 @@ def _check_ops(program: Program) -> None:
     made = [slot.role != "made" for slot in program.slots]
     for index, op in enumerate(program.ops):
         _check_places(program, index, op)
-        place = f"op {index}"
+        location = f"op {index}"
         for atom in atoms(op.args):
             if isinstance(atom, _PLAIN):
                 continue
-            _check_atom(program, place, atom)
+            _check_atom(program, location, atom)
             if isinstance(atom, _OF_SLOTS) and not made[atom.slot]:
-                raise NonsenseError(f"{place} reads slot {atom.slot}, which no op before it has made")
+                raise NonsenseError(f"{location} reads slot {atom.slot}, which no op before it has made")
             if isinstance(atom, Formula):
                 _check_formula(program, index, atom)
         for atom in atoms(op.results):
-            _check_atom(program, place, atom)
+            _check_atom(program, location, atom)
             if isinstance(atom, Ref):
                 made[atom.slot] = True
     _check_made_at_the_end(program, made)
@@ -151,10 +151,10 @@ def atoms(values: Iterable[Value]) -> Iterator[Atom]:
             yield value
 
 
-def _check_atom(program: Program, place: str, atom: Atom) -> None:
+def _check_atom(program: Program, location: str, atom: Atom) -> None:
     if isinstance(atom, _NAMES):
         if not (_DEVICE_NAME.fullmatch(atom.name) if isinstance(atom, Device) else atom.name.isidentifier()):
-            raise NonsenseError(f"{place} has the value {atom.name[:40]!r}")
+            raise NonsenseError(f"{location} has the value {atom.name[:40]!r}")
         return
     if isinstance(atom, _OF_SLOTS):
         number, count, noun = atom.slot, len(program.slots), "slot"
@@ -165,7 +165,7 @@ def _check_atom(program: Program, place: str, atom: Atom) -> None:
     else:
         return
     if not 0 <= number < count:
-        raise NonsenseError(f"{place} names {noun} {number} of {count}")
+        raise NonsenseError(f"{location} names {noun} {number} of {count}")
 
 
 def _check_formula(program: Program, index: int, formula: Formula) -> None:

@@ -29,14 +29,14 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 def describe_process() -> dict[str, Any]:
     """What the process says about itself, as far as it is known now."""
-    place = current_rank()
+    current = current_rank()
     return {
         "pid": os.getpid(),
         "parent_pid": os.getppid(),
         "host": socket.gethostname(),
-        "rank": place.rank,
-        "world_size": place.world_size,
-        "local_rank": place.local_rank,
+        "rank": current.rank,
+        "world_size": current.world_size,
+        "local_rank": current.local_rank,
         "command": " ".join(sys.argv) or None,
         "torch_version": torch.__version__,
         "python_version": platform.python_version(),

@@ -38,7 +38,7 @@ from torchreel.record.steps import OptimizerSteps, StepCount
 from torchreel.reel import Reel, joining, load, spool
 from torchreel.reel.job import current_job
 from torchreel.reel.meta import Meta, write_meta
-from torchreel.reel.place import Place
+from torchreel.reel.stable_path import StablePath
 
 if TYPE_CHECKING:
     from torchreel.record.step_tape import StepTape
@@ -99,7 +99,7 @@ class Recorder:
         A private reel is of this process alone, whatever job that belongs to. From outside: others may join.
         """
         self._named = Path(path)
-        self._place: Place | None = None  # once the recording has begun
+        self._stable_path: StablePath | None = None  # once the recording has begun
         self.options = options or RecordOptions()
         self.schedule = schedule
         self.lost_events = 0
@@ -121,7 +121,7 @@ class Recorder:
     @property
     def path(self) -> Path:
         """The reel, as it was named; its whole path once the program has gone to another directory."""
-        return self._named if self._place is None else self._place.path
+        return self._named if self._stable_path is None else self._stable_path.path
 
     @property
     def running(self) -> bool:
@@ -142,7 +142,7 @@ class Recorder:
             else:
                 self._leave_reel_of(outer)
                 self._say_what_is_missing(outer)
-            self._place = Place(self._named)
+            self._stable_path = StablePath(self._named)
             if self.options.ring is None:
                 self._open_reel()
             self._used = True
@@ -205,8 +205,8 @@ class Recorder:
                 "the ranks from before.",
                 file=sys.stderr,
             )
-        self._place = Place(self._opened.path)
-        self._opened = replace(self._opened, path=self._place.whole)
+        self._stable_path = StablePath(self._opened.path)
+        self._opened = replace(self._opened, path=self._stable_path.whole)
         self._directory = joining.claim_directory(self._opened.path, said)
 
     def _meta(self, root: str | None) -> Meta:

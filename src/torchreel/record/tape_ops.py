@@ -47,36 +47,36 @@ class _Calls:
         self._names = [f"{name}.{overload}" if overload else name for name, overload in named]
         self.starts = table.column("start_ns").to_numpy()
         self._ends = self.starts + table.column("dur_ns").to_numpy()
-        places = {number: place for place, number in enumerate(self._ids)}
-        self._parents = [places.get(parent, -1) for parent in table.column("parent").to_pylist()]
+        indices = {number: index for index, number in enumerate(self._ids)}
+        self._parents = [indices.get(parent, -1) for parent in table.column("parent").to_pylist()]
 
     def find(self, ops: list[Op], offset: int = 0) -> list[int | None]:
         """For each op the id of its call; None where no call of its name was open."""
         times = np.array([op.time_ns for op in ops], dtype=np.int64) + offset
-        places = np.searchsorted(self.starts, times, side="right") - 1
+        indices = np.searchsorted(self.starts, times, side="right") - 1
         return [
-            None if op.inserted else self._innermost(op.name, int(time), int(place))
-            for op, time, place in zip(ops, times, places, strict=True)
+            None if op.inserted else self._innermost(op.name, int(time), int(index))
+            for op, time, index in zip(ops, times, indices, strict=True)
         ]
 
-    def _innermost(self, name: str, time: int, place: int) -> int | None:
-        while place >= 0:
-            if self._ends[place] >= time and self._names[place] == name:
-                return int(self._ids[place])
-            place = self._parents[place]
+    def _innermost(self, name: str, time: int, index: int) -> int | None:
+        while index >= 0:
+            if self._ends[index] >= time and self._names[index] == name:
+                return int(self._ids[index])
+            index = self._parents[index]
         return None
 
     def offset(self, ops: list[Op]) -> int:
         """How far the clocks of tape and recording are apart: what puts the most ops within calls of their names."""
-        places: dict[str, list[int]] = {}
-        for place, name in enumerate(self._names):
-            places.setdefault(name, []).append(place)
-        named = sorted((op for op in ops if op.name in places), key=lambda op: len(places[op.name]))
+        indices: dict[str, list[int]] = {}
+        for index, name in enumerate(self._names):
+            indices.setdefault(name, []).append(index)
+        named = sorted((op for op in ops if op.name in indices), key=lambda op: len(indices[op.name]))
         edges = []
         for op in named[:_MOST_WITNESSES]:  # rare names say the most
-            for place in places[op.name]:
-                edges.append((int(self.starts[place]) - op.time_ns, 1))
-                edges.append((int(self._ends[place]) - op.time_ns, -1))
+            for index in indices[op.name]:
+                edges.append((int(self.starts[index]) - op.time_ns, 1))
+                edges.append((int(self._ends[index]) - op.time_ns, -1))
         return _most_covered(sorted(edges))
 
 
@@ -97,13 +97,13 @@ def _read_calls(path: Path, step: int) -> list[_Calls]:
 
 
 def _joined(program: Program, threads: list[_Calls]) -> dict[int, int]:
-    """The id of the call of each op, by the op's place."""
+    """The id of the call of each op, by the op's index."""
     joined: dict[int, int] = {}
     for number in {op.thread for op in program.ops}:
-        places = [place for place, op in enumerate(program.ops) if op.thread == number]
-        ops = [program.ops[place] for place in places]
+        indices = [index for index, op in enumerate(program.ops) if op.thread == number]
+        ops = [program.ops[index] for index in indices]
         found = _best(ops, threads)
-        joined |= {place: call for place, call in zip(places, found, strict=True) if call is not None}
+        joined |= {index: call for index, call in zip(indices, found, strict=True) if call is not None}
     return joined
 
 
@@ -131,16 +131,16 @@ def _count(found: list[int | None]) -> int:
 
 
 def _table(tape: str, program: Program, joined: dict[int, int]) -> pa.Table:
-    rows = [_row(tape, program, place, joined.get(place)) for place in range(len(program.ops))]
+    rows = [_row(tape, program, index, joined.get(index)) for index in range(len(program.ops))]
     return pa.Table.from_pylist(rows, schema=TAPE_OPS.schema)
 
 
-def _row(tape: str, program: Program, place: int, call: int | None) -> dict[str, Any]:
-    op = program.ops[place]
+def _row(tape: str, program: Program, index: int, call: int | None) -> dict[str, Any]:
+    op = program.ops[index]
     frame = source_frame(program, op)
     return {
         "tape": tape,
-        "index": place,
+        "index": index,
         "name": op.name,
         "op": call,
         "module": program.modules[op.module].path if op.module >= 0 else None,

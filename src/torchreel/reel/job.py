@@ -81,17 +81,17 @@ def _job_id(environment: Mapping[str, str]) -> str | None:
 
 def current_job(environment: Mapping[str, str] = os.environ) -> Job | None:
     """The job of this process, or None for a program of one process."""
-    place = current_rank(environment)
+    current = current_rank(environment)
     job = _job_id(environment)
-    if job is None or place.rank is None or place.world_size is None:
+    if job is None or current.rank is None or current.world_size is None:
         return None
     elastic = "TORCHELASTIC_RUN_ID" in environment
     return Job(
         id=job,
         restart=(_number(environment, "TORCHELASTIC_RESTART_COUNT") or 0) if elastic else 0,
-        rank=place.rank,
-        world_size=place.world_size,
-        local_rank=place.local_rank,
+        rank=current.rank,
+        world_size=current.world_size,
+        local_rank=current.local_rank,
         launcher=_launcher(environment.get("GROUP_RANK", "")) if elastic else None,
     )
 

@@ -21,7 +21,7 @@ from torchreel.reel import spool
 from torchreel.reel.files import is_unicode, open_parquet, read_table
 from torchreel.reel.joining import CLAIM, read_claim
 from torchreel.reel.meta import Meta, read_meta
-from torchreel.reel.place import Place
+from torchreel.reel.stable_path import StablePath
 from torchreel.reel.tables import PROCESSES, TABLES, TableDefinition
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Process:
     """One process's part of a reel."""
 
     def __init__(self, directory: Path, names: frozenset[str], index: int, keep_open: bool) -> None:
-        self._place = Place(directory)
+        self._stable_path = StablePath(directory)
         self.index = index
         self.name = directory.name
         self._extent = spool.Extent(directory, keep_open) if spool.DIRECTORY in names else None
@@ -52,7 +52,7 @@ class Process:
     @property
     def directory(self) -> Path:
         """Where its files are."""
-        return self._place.path
+        return self._stable_path.path
 
     def file(self, name: str) -> Path | None:
         """The Parquet file of a table, if it has one."""
@@ -106,7 +106,7 @@ class Reel:
     """A recording. `reel.ops`, `reel.allocs` ... are pyarrow Tables with a `process` column first."""
 
     def __init__(self, path: str | os.PathLike[str], *, skip_damaged: bool = False) -> None:
-        self._place = Place(Path(path))
+        self._stable_path = StablePath(Path(path))
         self.meta: Meta = read_meta(self.path)
         found = {entry: names for entry in self.path.iterdir() if _holds_process(names := _names_in(entry))}
         root = self.meta.get("root")
@@ -123,7 +123,7 @@ class Reel:
     @property
     def path(self) -> Path:
         """Where it is: as it was named, or the whole path once the program has gone to another directory."""
-        return self._place.path
+        return self._stable_path.path
 
     def _leave_out_damaged(self) -> None:
         problems = {part: problem for part in self.parts if (problem := part.problem()) is not None}

@@ -36,11 +36,11 @@ def read(text: str, skip_unknown: bool = False) -> dict[str, Any]:
 
 
 class _Reader:
-    """The tokens of one text, the place in them, and what was read so far."""
+    """The tokens of one text, the position in them, and what was read so far."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = _TOKEN.findall(_SPACE.sub("", text))
-        self.place = 0
+        self.position = 0
         self.option = ""
         self.fields: dict[str, Any] = {}
         self.pinned: dict[str, str] = {}
@@ -49,15 +49,15 @@ class _Reader:
 
     def read(self, skip_unknown: bool) -> dict[str, Any]:
         # The least value of two options is the large segment's size, wherever in the text that stands.
-        while self.place < len(self.tokens):
-            if self.tokens[self.place] == "large_segment_size_mb":
+        while self.position < len(self.tokens):
+            if self.tokens[self.position] == "large_segment_size_mb":
                 self._step_to_value()
                 self._large_segment_size()
-            self.place += 1
-        self.place = 0
-        while self.place < len(self.tokens):
+            self.position += 1
+        self.position = 0
+        while self.position < len(self.tokens):
             self._read_one(skip_unknown)
-            self.place += 2  # over the value's last token, and the comma
+            self.position += 2  # over the value's last token, and the comma
         if any(self.divisions):
             self.fields["roundup_power2_divisions"] = tuple(self.divisions)
         if self.pinned:
@@ -65,40 +65,40 @@ class _Reader:
         return self.fields
 
     def _read_one(self, skip_unknown: bool) -> None:
-        option = self.tokens[self.place]
+        option = self.tokens[self.position]
         if option in OPTIONS:
             self._step_to_value()
             OPTIONS[option](self)
-        elif skip_unknown and self.place + 2 < len(self.tokens):
-            self.place += 2
-            if self.tokens[self.place] == "[":
-                while self.place + 1 < len(self.tokens) and self.tokens[self.place] != "]":
-                    self.place += 1
+        elif skip_unknown and self.position + 2 < len(self.tokens):
+            self.position += 2
+            if self.tokens[self.position] == "[":
+                while self.position + 1 < len(self.tokens) and self.tokens[self.position] != "]":
+                    self.position += 1
         elif not skip_unknown:
             raise OptionError(_unknown(option))
 
     def _step_to_value(self) -> None:
-        self.option = self.tokens[self.place]
-        self.place += 2
-        self._token(self.place)
+        self.option = self.tokens[self.position]
+        self.position += 2
+        self._token(self.position)
 
-    def _token(self, place: int) -> str:
-        if place >= len(self.tokens):
+    def _token(self, position: int) -> str:
+        if position >= len(self.tokens):
             raise OptionError(f"The allocator option {self.option} ends too early: write {_EXAMPLES[self.option]}.")
-        return self.tokens[place]
+        return self.tokens[position]
 
     def _refuse(self, value: str, allowed: str) -> OptionError:
         return OptionError(f"The allocator option {self.option} is {value!r}: {allowed}.")
 
-    def _whole(self, place: int, allowed: str) -> int:
-        token = self._token(place)
+    def _whole(self, position: int, allowed: str) -> int:
+        token = self._token(position)
         match = _WHOLE.match(token)
         if match is None or len(match.group()) > 40 or abs(number := int(match.group())) >= 1 << 64:
             raise self._refuse(token, allowed)
         return number % (1 << 64)  # as C++ reads -1: the greatest of all
 
     def _real(self, allowed: str) -> float:
-        token = self._token(self.place)
+        token = self._token(self.position)
         if match := _HEXADECIMAL.match(token):
             try:
                 return float.fromhex(match.group())
@@ -109,15 +109,15 @@ class _Reader:
         raise self._refuse(token, allowed)
 
     def _truth(self) -> bool:
-        token = self._token(self.place)
+        token = self._token(self.position)
         if token not in ("True", "False"):
             raise self._refuse(token, "it must be True or False, with a capital letter")
         return token == "True"
 
     def _megabytes(self, least: int, allowed: str) -> int:
-        number = self._whole(self.place, allowed)
+        number = self._whole(self.position, allowed)
         if number < least:
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         return min(number * MIB, _MOST_BYTES)
 
     def _large_segment_size(self) -> None:
@@ -143,33 +143,33 @@ class _Reader:
         allowed = "it must be a number greater than 0 and less than 1"
         number = self._real(allowed)
         if not 0 < number < 1:
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         self.fields["garbage_collection_threshold"] = number
 
     def _fraction(self) -> None:
         allowed = "it must be a number from 0 to 1"
         number = self._real(allowed)
         if not 0 <= number <= 1:
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         self.fields["per_process_memory_fraction"] = number
 
     def _roundup(self) -> None:
-        if self._token(self.place) == "[":
+        if self._token(self.position) == "[":
             return self._roundup_list()
         allowed = "it must be a power of two, or a list such as [256:1,512:2,>:4]"
-        number = self._whole(self.place, allowed)
+        number = self._whole(self.position, allowed)
         if not _power_of_two(number):
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         self.divisions = [number] * INTERVALS
         return None
 
     def _roundup_list(self) -> None:
         """Pairs of a size in MiB and its divisions; the first also rules all sizes below it, `>` all above the last."""
         first, last = True, 0
-        self.place += 1
-        while self._token(self.place) != "]":
-            bound = self.tokens[self.place]
-            self.place += 2
+        self.position += 1
+        while self._token(self.position) != "]":
+            bound = self.tokens[self.position]
+            self.position += 2
             number = self._divisions()
             if bound == ">":
                 self.divisions[last + 1 :] = [number] * (INTERVALS - last - 1)
@@ -179,24 +179,24 @@ class _Reader:
                     self.divisions[:last] = [number] * last
                 self.divisions[last] = number
                 first = False
-            self.place += 1 if self._token(self.place + 1) == "]" else 2
+            self.position += 1 if self._token(self.position + 1) == "]" else 2
 
     def _divisions(self) -> int:
         allowed = "the divisions in the list must be powers of two, or 0 for none"
-        number = self._whole(self.place, allowed)
+        number = self._whole(self.position, allowed)
         if number and not _power_of_two(number):
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         return number
 
     def _interval(self, bound: str) -> int:
         allowed = "the sizes in the list must be powers of two, in MiB, or > for the rest"
-        number = self._whole(self.place - 2, allowed)
+        number = self._whole(self.position - 2, allowed)
         if not _power_of_two(number):
             raise self._refuse(bound, allowed)
         return min(number.bit_length() - 1, INTERVALS - 1)
 
     def _backend(self) -> None:
-        name = self._token(self.place)
+        name = self._token(self.position)
         if name not in BACKENDS:
             raise self._refuse(name, f"it must be one of {', '.join(BACKENDS)}")
         self.fields["backend"] = name
@@ -217,20 +217,20 @@ class _Reader:
         self.pinned[self.option] = str(self._truth())
 
     def _pinned_size(self) -> None:
-        self.pinned[self.option] = str(self._whole(self.place, "it must be a whole number of MiB"))
+        self.pinned[self.option] = str(self._whole(self.position, "it must be a whole number of MiB"))
 
     def _pinned_segment(self) -> None:
         allowed = "it must be a whole number of MiB greater than 0"
-        number = self._whole(self.place, allowed)
+        number = self._whole(self.position, allowed)
         if not number:
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         self.pinned[self.option] = str(number)
 
     def _pinned_threads(self) -> None:
         allowed = f"it must be a power of two, at most {_MOST_THREADS}"
-        number = self._whole(self.place, allowed)
+        number = self._whole(self.position, allowed)
         if not _power_of_two(number) or number > _MOST_THREADS:
-            raise self._refuse(self.tokens[self.place], allowed)
+            raise self._refuse(self.tokens[self.position], allowed)
         self.pinned[self.option] = str(number)
 
 

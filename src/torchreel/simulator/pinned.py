@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from torchreel.errors import OptionError
 from torchreel.simulator.actions import ALLOC, EMPTY_CACHE, FREE, FREE_COMPLETED, RELEASE_POOL
 from torchreel.simulator.conf import Conf, parse
-from torchreel.simulator.event_list import Event, program_of_list
+from torchreel.simulator.event_list import Event, request_trace_of_list
 from torchreel.simulator.option_string import MIB
 
 _PARTS = ("current", "peak", "allocated", "freed")
@@ -66,13 +66,13 @@ class _PinnedAllocator:
         limits = [limit for limit in (self.most_rounded, self.most_cached) if limit is not None]
         return requested if any(requested > limit for limit in limits) else 1 << _bucket(requested)
 
-    def alloc(self, requested: int, pool: int, place: int) -> int:
+    def alloc(self, requested: int, pool: int, index: int) -> int:
         """The size of the block."""
         size = self.size_of(requested)
         free = self.lists[pool][_bucket(size)]
         if free:
             if free[-1] < size:
-                self.undersized.append(place)
+                self.undersized.append(index)
             size = free.pop()
         else:
             self.allocations.change(1)
@@ -126,12 +126,12 @@ def simulate_pinned(events: Iterable[Event], conf: str | Conf | None = None) -> 
     allocator = _PinnedAllocator(
         _bytes(options, "pinned_max_round_threshold_mb"), _bytes(options, "pinned_max_cached_size_mb")
     )
-    program = program_of_list(events)
-    columns = (program.actions, program.handles, program.sizes, program.pool_of, program.ids)
+    requests = request_trace_of_list(events)
+    columns = (requests.actions, requests.handles, requests.sizes, requests.pool_of, requests.ids)
     live: dict[int, tuple[int, int, int]] = {}
-    for action, handle, size, pool, place in zip(*(column.tolist() for column in columns), strict=True):
+    for action, handle, size, pool, index in zip(*(column.tolist() for column in columns), strict=True):
         if action == ALLOC:
-            live[handle] = (allocator.alloc(size, pool, place), size, pool)
+            live[handle] = (allocator.alloc(size, pool, index), size, pool)
         elif action in (FREE, FREE_COMPLETED):
             allocator.free(*live.pop(handle))
         elif action == EMPTY_CACHE:

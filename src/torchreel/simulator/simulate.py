@@ -11,9 +11,9 @@ from torchreel import _simulator
 from torchreel.errors import OptionError
 from torchreel.reel.sizes import parse_size
 from torchreel.simulator.conf import Conf, parse
-from torchreel.simulator.program import Program
+from torchreel.simulator.request_trace import RequestTrace
 from torchreel.simulator.rules import MOST_BYTES, NEWEST, UNLIMITED, limit_of, native_rules, order_of, version_of
-from torchreel.simulator.source import Source, programs
+from torchreel.simulator.source import Source, request_traces
 
 # Of these torch reads the first that is set.
 _VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
@@ -140,20 +140,20 @@ def simulate(
     if fraction is not None and not 0 <= fraction <= 1:
         raise OptionError(f"fraction={fraction!r} is not a part of a device's memory: give a number from 0 to 1.")
     version = None if torch_version is None else version_of(torch_version)
-    found = programs(events).devices
+    found = request_traces(events).devices
     whole = _whole_pools(found, no_split)
     ignored = _ignored_environment() if conf is None else ()
     return Simulation(
         {
             name: _simulated(
-                replace(program, flags=whole[name], notes=(*program.notes, *ignored)),
-                conf or program.conf,
+                replace(requests, flags=whole[name], notes=(*requests.notes, *ignored)),
+                conf or requests.conf,
                 bytes_,
                 version,
                 fraction,
                 trace,
             )
-            for name, program in found.items()
+            for name, requests in found.items()
         }
     )
 
@@ -167,19 +167,21 @@ def _ignored_environment() -> tuple[str, ...]:
     )
 
 
-def _whole_pools(found: dict[str, Program], no_split: Collection[tuple[int, int]]) -> dict[str, dict[int, set[str]]]:
+def _whole_pools(
+    found: dict[str, RequestTrace], no_split: Collection[tuple[int, int]]
+) -> dict[str, dict[int, set[str]]]:
     """The flags of each device's pools, with those whose blocks are never split."""
-    known = {pool for program in found.values() for pool in program.pools[1:]}
+    known = {pool for requests in found.values() for pool in requests.pools[1:]}
     for pool in no_split:
         if pool not in known:
             has = ", ".join(map(str, sorted(known))) or "none"
             raise OptionError(f"no_split has {pool!r}, which is not a private pool of the program: it has {has}.")
     return {
         name: {
-            index: program.flags.get(index, set()) | ({"no_split"} if pool in no_split else set())
-            for index, pool in enumerate(program.pools)
+            index: requests.flags.get(index, set()) | ({"no_split"} if pool in no_split else set())
+            for index, pool in enumerate(requests.pools)
         }
-        for name, program in found.items()
+        for name, requests in found.items()
     }
 
 
@@ -191,16 +193,16 @@ def _capacity(capacity: int | str) -> int:
 
 
 def _simulated(
-    program: Program,
+    requests: RequestTrace,
     conf: Conf,
     capacity: int | None,
     version: tuple[int, int] | None,
     fraction: float | None,
     trace: bool,
 ) -> DeviceSimulation:
-    version = version or program.torch_version or NEWEST
-    total = capacity or program.total
-    limit = limit_of(total, _first(fraction, conf.per_process_memory_fraction, program.fraction))
+    version = version or requests.torch_version or NEWEST
+    total = capacity or requests.total
+    limit = limit_of(total, _first(fraction, conf.per_process_memory_fraction, requests.fraction))
     rules = native_rules(
         conf,
         order_of(version),
@@ -210,20 +212,20 @@ def _simulated(
     )
     if total is not None:
         rules["range_bytes"] = total + total // 8
-    flags = {index: _flags(program, index, version) for index in range(1, len(program.pools))}
-    columns = (program.actions, program.handles, program.sizes, program.streams, program.pool_of)
-    result = _simulator.run_program(rules, flags, *columns, trace)
-    return _described(program, conf, result)
+    flags = {index: _flags(requests, index, version) for index in range(1, len(requests.pools))}
+    columns = (requests.actions, requests.handles, requests.sizes, requests.streams, requests.pool_of)
+    result = _simulator.run_request_trace(rules, flags, *columns, trace)
+    return _described(requests, conf, result)
 
 
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def _flags(program: Program, pool: int, version: tuple[int, int]) -> set[str]:
+def _flags(requests: RequestTrace, pool: int, version: tuple[int, int]) -> set[str]:
     """A request within a captured graph never releases what is cached; before 2.12, none of a private pool's did."""
-    captured = version < (2, 12) or program.pools[pool][0] != 0
-    return program.flags.get(pool, set()) | ({"capturing"} if captured else set())
+    captured = version < (2, 12) or requests.pools[pool][0] != 0
+    return requests.flags.get(pool, set()) | ({"capturing"} if captured else set())
 
 
 def _with_pool_id(name: str, pools: list[tuple[int, int]]) -> str:
@@ -235,14 +237,14 @@ def _with_pool_id(name: str, pools: list[tuple[int, int]]) -> str:
     return f"{_BY_POOL}{first}_{second}.{rest}"
 
 
-def _described(program: Program, conf: Conf, result: dict[str, Any]) -> DeviceSimulation:
+def _described(requests: RequestTrace, conf: Conf, result: dict[str, Any]) -> DeviceSimulation:
     stats: dict[str, int] = result["stats"]
-    stats = {_with_pool_id(name, program.pools): value for name, value in stats.items()}
+    stats = {_with_pool_id(name, requests.pools): value for name, value in stats.items()}
     stats["max_split_size"] = -1 if conf.max_split_size is None else conf.max_split_size
     oom = result["first_oom"]
     return DeviceSimulation(
-        device=program.device,
-        events=program.events,
+        device=requests.device,
+        events=requests.events,
         peak_reserved=stats["reserved_bytes.all.peak"],
         peak_allocated=stats["allocated_bytes.all.peak"],
         peak_active=stats["active_bytes.all.peak"],
@@ -252,11 +254,11 @@ def _described(program: Program, conf: Conf, result: dict[str, Any]) -> DeviceSi
         allocated_at_peak=result["allocated_at_peak"],
         retries=stats["num_alloc_retries"],
         ooms=stats["num_ooms"],
-        first_oom=None if oom is None else OutOfMemory(int(program.ids[oom[0]]), oom[1], oom[2]),
+        first_oom=None if oom is None else OutOfMemory(int(requests.ids[oom[0]]), oom[1], oom[2]),
         stats=stats,
-        recorded_peak_reserved=program.recorded_peak,
-        notes=program.notes,
+        recorded_peak_reserved=requests.recorded_peak,
+        notes=requests.notes,
         state=result["state"],
         trace=result.get("trace"),
-        pools=tuple(program.pools),
+        pools=tuple(requests.pools),
     )

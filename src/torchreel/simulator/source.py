@@ -1,4 +1,4 @@
-"""Where programs come from: a snapshot, a reel, a plain list of events."""
+"""Where request traces come from: a snapshot, a reel, a plain list of events."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from torchreel.errors import OptionError
 from torchreel.ingest import open_source
 from torchreel.reel import Reel
 from torchreel.simulator.actions import PREEXISTING
-from torchreel.simulator.event_list import Event, program_of_list
-from torchreel.simulator.program import Programs
-from torchreel.simulator.recorded.history import ACTION, History, histories
-from torchreel.simulator.recorded.replay import program_of_history
+from torchreel.simulator.event_list import Event, request_trace_of_list
+from torchreel.simulator.recorded.allocator_history import ACTION, AllocatorHistory, histories
+from torchreel.simulator.recorded.replay import request_trace_of_history
+from torchreel.simulator.request_trace import RequestTraces
 
-Source = str | os.PathLike[str] | Reel | Programs | Iterable[Event]
+Source = str | os.PathLike[str] | Reel | RequestTraces | Iterable[Event]
 
 
-def programs(source: Source) -> Programs:
-    """The programs of all devices. One that is given is given back: it is not read twice."""
-    if isinstance(source, Programs):
+def request_traces(source: Source) -> RequestTraces:
+    """The request traces of all devices. One that is given is given back: it is not read twice."""
+    if isinstance(source, RequestTraces):
         return source
     if isinstance(source, Reel):
         return _of_reel(source)
     if isinstance(source, str | os.PathLike):
         with open_source(source) as reel:
             return _of_reel(reel)
-    return Programs({"cuda:0": program_of_list(source)})
+    return RequestTraces({"cuda:0": request_trace_of_list(source)})
 
 
-def named(found: list[History]) -> list[tuple[str, History]]:
+def named(found: list[AllocatorHistory]) -> list[tuple[str, AllocatorHistory]]:
     """Each with its device's name, and its process's number if there are several."""
     several = len({history.process for history in found}) > 1
     return [(f"{one.process}/{one.device}" if several else one.device, one) for one in found]
 
 
-def _of_reel(reel: Reel) -> Programs:
-    found = [history for history in histories(reel) if _has_program(history)]
+def _of_reel(reel: Reel) -> RequestTraces:
+    found = [history for history in histories(reel) if _has_requests(history)]
     if not found:
         raise OptionError(
             f"{reel.path} holds no allocs that could be simulated: record a history with "
             "torch.cuda.memory._record_memory_history() before the snapshot, or memory=True in a recording."
         )
-    return Programs({name: program_of_history(history) for name, history in named(found)})
+    return RequestTraces({name: request_trace_of_history(history) for name, history in named(found)})
 
 
-def _has_program(history: History) -> bool:
+def _has_requests(history: AllocatorHistory) -> bool:
     return history.has_events or bool(np.any(history.events[:, ACTION] == PREEXISTING)) or bool(history.blocks)

@@ -35,13 +35,13 @@ class Structure:
         self._unique = unique
         self._known = {id(one): Known(index) for index, one in enumerate(known)}
         self.slots: list[int] = []  # of the tensors, once a tape knows them
-        self.aliases: list[int] = []  # places of tensors that lie as others do, and are not these
-        self.leaves: list[int] = []  # places of new leaves that require a gradient
-        self.inference: list[int] = []  # places of inference tensors
+        self.aliases: list[int] = []  # indices of tensors that lie as others do, and are not these
+        self.leaves: list[int] = []  # indices of new leaves that require a gradient
+        self.inference: list[int] = []  # indices of inference tensors
         self.like: Like | None = None  # of arguments: what they were like when they were given
         self._open: list[Any] = []  # containers that are being taken apart
         self.contains_itself = False
-        self.shape = self._take(value, 0)  # with a Place for each tensor
+        self.shape = self._take(value, 0)  # with a TensorLeaf for each tensor
 
     def rebuild(self, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -> Any:
         return _built(self.shape, tensors, known)
@@ -49,14 +49,14 @@ class Structure:
     def formed(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """Values of its tensors as the function gave them: see ResultForms."""
         made: dict[int, torch.Tensor] = {}
-        for place in self.inference:
-            tensor = tensors[place]
-            tensors[place] = made.setdefault(id(tensor), tensor if tensor.is_inference() else _of_inference(tensor))
-        for place in self.aliases:
-            tensors[place] = tensors[place].detach()
-        for place in self.leaves:
-            if tensors[place].is_leaf and not tensors[place].is_inference():
-                tensors[place].requires_grad_()
+        for index in self.inference:
+            tensor = tensors[index]
+            tensors[index] = made.setdefault(id(tensor), tensor if tensor.is_inference() else _of_inference(tensor))
+        for index in self.aliases:
+            tensors[index] = tensors[index].detach()
+        for index in self.leaves:
+            if tensors[index].is_leaf and not tensors[index].is_inference():
+                tensors[index].requires_grad_()
         return tensors
 
     def constants(self) -> list[tuple[str, Any]]:
@@ -106,13 +106,13 @@ class Structure:
         if self._unique:
             for index, other in enumerate(self.tensors):
                 if other is tensor:
-                    return Place(index)
-        place = Place(len(self.tensors))
+                    return TensorLeaf(index)
+        leaf = TensorLeaf(len(self.tensors))
         self.tensors.append(tensor)
-        return place
+        return leaf
 
     def _take_object(self, value: Any, depth: int) -> Any:
-        """Of an object of some class: a copy whose tensors are places, or itself where it has none."""
+        """Of an object of some class: a copy whose tensors are leaves, or itself where it has none."""
         if id(value) in self._known:
             return self._known[id(value)]
         inside = list(_tensors_inside(value, set(self._known), depth))
@@ -121,8 +121,8 @@ class Structure:
         memo: dict[int, Any] = {id(tensor): self._take_tensor(tensor, depth) for tensor in inside}
         memo |= {id(kept): kept for kept in _kept_inside(value, set(), depth)}
         memo |= self._known
-        places = [memo[id(tensor)] for tensor in inside]
-        return Whole(copy.deepcopy(value, memo), places, list(self._known.values()))
+        leaves = [memo[id(tensor)] for tensor in inside]
+        return Whole(copy.deepcopy(value, memo), leaves, list(self._known.values()))
 
 
 def _of_inference(tensor: torch.Tensor) -> torch.Tensor:
@@ -141,7 +141,7 @@ class Like:
         self._is_simple, self._count = not kwargs and all(map(_is_simple, args)), len(args)
         self.gradients: list[tuple[bool, bool]] = []
         self.turned: list[tuple[int, bool]] = []
-        self.owned: frozenset[int] = frozenset()  # places of tensors that the function also has by other names
+        self.owned: frozenset[int] = frozenset()  # indices of tensors that the function also has by other names
 
     def note_gradients(self, tensors: list[torch.Tensor]) -> None:
         """Before the call: of each tensor, whether it requires a gradient, and whether it is a leaf."""
@@ -149,9 +149,9 @@ class Like:
 
     def note_turned(self, tensors: list[torch.Tensor]) -> None:
         """After it: places of those that the function made require one, or not."""
-        for place, (tensor, (required, _)) in enumerate(zip(tensors, self.gradients, strict=True)):
+        for index, (tensor, (required, _)) in enumerate(zip(tensors, self.gradients, strict=True)):
             if tensor.is_leaf and tensor.requires_grad is not required:
-                self.turned.append((place, tensor.requires_grad))
+                self.turned.append((index, tensor.requires_grad))
 
     def difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any, Any] | None:
         """Where these are not like those, what was there, and what is there now; or None."""
@@ -174,7 +174,7 @@ def _is_simple(value: Any) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class TensorLeaf:
     """Where a tensor stood."""
 
     index: int
@@ -206,23 +206,23 @@ class Wrapper:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-    """An object of any other class, with places where its tensors were."""
+    """An object of any other class, with leaves where its tensors were."""
 
     shape: Any
-    places: list[Any]
+    tensor_leaves: list[Any]
     known: list[Known] = dataclasses.field(default_factory=list)
 
 
 def _built(shape: Any, tensors: list[torch.Tensor], known: Sequence[Any] = ()) -> Any:
     if isinstance(shape, Known):
         return known[shape.index]
-    if isinstance(shape, Place):
+    if isinstance(shape, TensorLeaf):
         return tensors[shape.index]
     if isinstance(shape, Wrapper):
         parts = {name: _built(part, tensors, known) for name, part in shape.parts.items()}
         return shape.type.__tensor_unflatten__(parts, shape.context, shape.size, shape.stride)
     if isinstance(shape, Whole):
-        memo = {id(place): _built(place, tensors, known) for place in [*shape.places, *shape.known]}
+        memo = {id(leaf): _built(leaf, tensors, known) for leaf in [*shape.tensor_leaves, *shape.known]}
         return copy.deepcopy(shape.shape, memo)
     if type(shape) in (tuple, list):
         return type(shape)(_built(part, tensors, known) for part in shape)
@@ -238,7 +238,7 @@ def _parts(shape: Any) -> Iterator[tuple[str, Any]] | None:
     if isinstance(shape, Wrapper):
         return iter(shape.parts.items())
     if isinstance(shape, Whole):
-        return ((f"{type(shape.shape).__name__}[{index}]", place) for index, place in enumerate(shape.places))
+        return ((f"{type(shape.shape).__name__}[{index}]", leaf) for index, leaf in enumerate(shape.tensor_leaves))
     if isinstance(shape, dict):
         return ((str(key), part) for key, part in shape.items())
     if isinstance(shape, tuple) and hasattr(shape, "_fields"):
@@ -253,7 +253,7 @@ def _joined(prefix: str, name: str) -> str:
 
 
 def _names(shape: Any, prefix: str) -> Iterator[tuple[str, int]]:
-    if isinstance(shape, Place):
+    if isinstance(shape, TensorLeaf):
         yield prefix, shape.index
     for name, part in _parts(shape) or ():
         yield from _names(part, _joined(prefix, name))
@@ -261,7 +261,7 @@ def _names(shape: Any, prefix: str) -> Iterator[tuple[str, int]]:
 
 def _constants(shape: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     parts = _parts(shape)
-    if isinstance(shape, Place):
+    if isinstance(shape, TensorLeaf):
         return
     if parts is None:
         yield prefix, shape
@@ -271,7 +271,7 @@ def _constants(shape: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _tree(shape: Any, slots: list[int]) -> Tree:
-    if isinstance(shape, Place):
+    if isinstance(shape, TensorLeaf):
         slot = slots[shape.index]
         return Tree("leaf", leaf=Ref(slot)) if slot >= 0 else Tree("leaf", text="a tensor that no op of the tape made")
     parts = _parts(shape)

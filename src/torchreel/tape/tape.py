@@ -93,19 +93,19 @@ class Tape:
         Stops with a GuardError where a number that the function used in Python is another one now.
         """
         # Before the parts are put together of what is there now.
-        watch, assumptions = getattr(self._source, "watch", None), getattr(self._source, "assumptions", None)
+        guards, assumptions = getattr(self._source, "guards", None), getattr(self._source, "assumptions", None)
         if assumptions is not None:
             assumptions.check()
-        if watch is not None:
-            watch.check()
+        if guards is not None:
+            guards.check()
         if self._parts.refusal:
             raise ReplayError(self._parts.refusal)
-        if watch is not None and watch.proof is not None:
-            watch.proof.warn()
+        if guards is not None and guards.proof is not None:
+            guards.proof.warn()
         given = self._arguments.match(args, kwargs)
         by_slot = dict(zip((each.slot for each in self.inputs), given, strict=True))
-        if watch is not None:
-            watch.check_inputs([each.name for each in self.inputs], given)
+        if guards is not None:
+            guards.check_inputs([each.name for each in self.inputs], given)
         gradients = self._gradients(by_slot)
         self._memory.check(by_slot, gradients)
         inputs = self._arguments.fitted(given, self._memory)
@@ -125,7 +125,7 @@ class Tape:
     @property
     def effects(self) -> list[Effect]:
         """What the function leaves in Python's variables and containers, besides what it returns."""
-        return self._parts.watch.effects() if self._parts.watch is not None else []
+        return self._parts.guards.effects() if self._parts.guards is not None else []
 
     def run(
         self, inputs: Sequence[torch.Tensor], digests: bool = False, effects: Sequence[Effect] = ()
@@ -143,8 +143,8 @@ class Tape:
         if digests:
             by_op = plan.digests()
             found = [
-                [None if row is None else Digest(*row) for row in by_op[place]] if place in by_op else None
-                for place in range(len(self))
+                [None if row is None else Digest(*row) for row in by_op[index]] if index in by_op else None
+                for index in range(len(self))
             ]
         return values, found
 
@@ -196,8 +196,8 @@ class Tape:
 
     def _gradients(self, inputs: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """Those of now, by the slots of those that tensors had when the tape began."""
-        watch = self._parts.watch
-        return watch.leaves.now(self.program, self._parts.tensors, inputs) if watch is not None else {}
+        guards = self._parts.guards
+        return guards.leaves.now(self.program, self._parts.tensors, inputs) if guards is not None else {}
 
     @functools.cached_property
     def _memory(self) -> Memory:
@@ -233,29 +233,29 @@ class Tape:
 
     def _check_replayable(self) -> None:
         slots, given = self.program.slots, {each.slot for each in self.inputs}
-        for place, slot in enumerate(slots):
-            if slot.role != "made" and place not in given and place not in self._parts.tensors:
+        for index, slot in enumerate(slots):
+            if slot.role != "made" and index not in given and index not in self._parts.tensors:
                 raise ReplayError(
                     f"The tape was kept without its data ({slot.name} is missing), so it can be read but not replayed: "
                     "save it with data=True."
                 )
 
-    def _error(self, kind: str, place: int, recorded: str, now: str) -> Exception:
+    def _error(self, kind: str, index: int, recorded: str, now: str) -> Exception:
         program = self.program
         if kind == "state":
             return ReplayError(
-                f"{program.slots[place].name} was {recorded} when the tape was made, and is {now} now: trace again."
+                f"{program.slots[index].name} was {recorded} when the tape was made, and is {now} now: trace again."
             )
         if kind == "gradient":
-            name = program.slots[place].name
+            name = program.slots[index].name
             return ReplayError(
                 f"The gradient of {name} was None when the tape was made, and is not now, so the function would add to "
                 f"it: clear it first, with zero_grad() in the function or with {name}.grad = None before the replay."
             )
         if kind == "result":
             return ReplayError(f"What the tape gives cannot be had: {recorded}")
-        op = program.ops[place]
-        where = f"{op.name} (op {place}{_comma(source_line(program, op))})"
+        op = program.ops[index]
+        where = f"{op.name} (op {index}{_comma(source_line(program, op))})"
         if kind == "guard":
             return GuardError(
                 f"{where} gave {now} where {recorded} was recorded, and Python went on with that number: what the "

@@ -29,7 +29,7 @@ _PLACES = """
     where o.parent is not null order by o.start_ns, o.id"""
 
 
-def places(reel: torchreel.Reel) -> list[tuple[str, str, list[int]]]:
+def locations(reel: torchreel.Reel) -> list[tuple[str, str, list[int]]]:
     """Name, module and lines of the zoo's source, the innermost first, of the ops that are compared and in no other."""
     found = []
     for row in rows(reel, _PLACES):
@@ -52,9 +52,9 @@ def functions(reel: torchreel.Reel) -> set[str]:
     return {row["function"] for row in rows(reel, "select distinct function from frames")}
 
 
-def places_of_the_source(entry: Entry) -> list[tuple[str, str, list[int]]]:
+def locations_of_the_source(entry: Entry) -> list[tuple[str, str, list[int]]]:
     """As Python itself runs the model."""
     model = entry.model()
     with torch.no_grad(), EdgeProfiler(model, with_modules=True, with_stack=True) as profiler:
         model(*entry.inputs())
-    return places(profiler.result())
+    return locations(profiler.result())

@@ -113,10 +113,10 @@ def test_kernels_have_the_places_of_the_source(package: Path) -> None:
     lines = Path(__file__).read_text().split("\n")
     seen = []
     for index, name in enumerate(kernels):
-        place = adapter.place_of_kernel(name, kernels[:index].count(name))
-        assert place is not None
-        frame = next(frame for frame in place.frames if frame.file == __file__)
-        seen.append((place.modules[-1:], lines[frame.line - 1].strip()))
+        location = adapter.location_of_kernel(name, kernels[:index].count(name))
+        assert location is not None
+        frame = next(frame for frame in location.frames if frame.file == __file__)
+        seen.append((location.modules[-1:], lines[frame.line - 1].strip()))
     assert seen[0] == ((("block.up", ""),), "x = self.up(x)")
     assert seen[-1] == ((("block.down", ""),), "return self.down(x)")
     assert ((), "x = torch.sin(x)") in seen
@@ -124,8 +124,8 @@ def test_kernels_have_the_places_of_the_source(package: Path) -> None:
 
 def test_a_kernel_that_is_not_known_has_no_place(package: Path) -> None:
     adapter = AotInductor(aotinductor.load(package).module)
-    assert adapter.place_of_kernel("aten::mm", 0) is None
-    assert adapter.place_of_kernel("graph_0_cpp_fused_sin_0", 1000) is None
+    assert adapter.location_of_kernel("aten::mm", 0) is None
+    assert adapter.location_of_kernel("graph_0_cpp_fused_sin_0", 1000) is None
 
 
 def test_a_profile_has_the_kernels_in_their_modules(package: Path, tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ def test_a_package_whose_kernels_are_not_seen_says_how_to_see_them(package: Path
     folder = Path(shutil.copytree(aotinductor.folder_of(model), tmp_path / "unpacked"))
     (folder / "kernel_information.json").unlink()
     only_modules = Kernels(folder, model.get_constant_fqns())
-    assert "lines" in (only_modules.remark or "") and only_modules.are_placed
+    assert "lines" in (only_modules.remark or "") and only_modules.are_located
     (source,) = folder.glob("*.wrapper.cpp")
     source.write_text(source.read_text().replace("KernelContextGuard", ""))
     kernels = Kernels(folder, model.get_constant_fqns())
     assert "cpp.enable_kernel_profile" in (kernels.remark or "")
-    assert not kernels.are_placed
-    assert kernels.place("aoti_torch_cpu_addmm_out", 0) is None
+    assert not kernels.are_located
+    assert kernels.location("aoti_torch_cpu_addmm_out", 0) is None
 
 
 def test_places_that_a_package_does_not_have_are_refused(package: Path, tmp_path: Path) -> None:

@@ -135,17 +135,17 @@ def test_flops_and_inputs_of_kernels_are_those_of_the_model(plain: Deployed) -> 
 
 def test_ops_are_linked_to_modules_and_lines(plain: Deployed) -> None:
     adapter, [call], _ = profiled(plain.module, lambda: plain.run(INPUTS))
-    places = [event.place for event in call if event.name == "native_call_convolution.out"]
-    paths = [place.modules[-1] for place in places if place is not None]
+    locations = [event.location for event in call if event.name == "native_call_convolution.out"]
+    paths = [location.modules[-1] for location in locations if location is not None]
     assert paths[:4] == FIRST_CONVOLUTIONS
-    project = places[3]
+    project = locations[3]
     assert project is not None
     assert [(path, kind) for path, kind in project.modules[:2]] == [("", "MobileNet"), ("features", "Sequential")]
     own = [frame for frame in project.frames if Path(frame.file).name == "zoo.py"]
     assert (own[0].line, own[0].function) == (line_of("y = self.project(y)"), "forward")
     handle = call[0].debug_handle
     assert handle is not None
-    assert adapter.places([handle, 10**6]) == {handle: call[0].place}
+    assert adapter.locations([handle, 10**6]) == {handle: call[0].location}
 
 
 def test_what_a_delegate_ran_lies_within_its_call(programs: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_a_delegate_ran_lies_within_its_call(programs: Path) -> None:
         assert {event.backend for event in within} == {"XNNPACK"}
         # XNNPACK runs a convolution by a filter of one value as a fully connected layer.
         products = [event for event in within if event.name.startswith(("Convolution", "Fully Connected"))]
-        paths = [event.place.modules[-1] for event in products if event.place is not None]
+        paths = [event.location.modules[-1] for event in products if event.location is not None]
         assert len(paths) == CONVOLUTIONS + 1
         assert paths[:4] == FIRST_CONVOLUTIONS and paths[-1] == ("classifier", "Linear")
         assert products[0].flops == 2 * 16 * 32 * 32 * 27
@@ -268,7 +268,7 @@ def test_a_program_of_the_runtime_tells_the_calls_of_its_methods(programs: Path,
     assert events[0][0].flops is not None
     assert adapter.remark is not None and "which file" in adapter.remark
     with pytest.raises(EdgeError, match="which file"):
-        adapter.check(places=True)
+        adapter.check(locations=True)
     program.write_etdump_result_to_file(str(tmp_path / "a.etdump"), str(tmp_path / "a.bin"))
     assert len(read_runs((tmp_path / "a.etdump").read_bytes())) == 2
 
@@ -315,10 +315,10 @@ def test_without_its_etrecord_the_program_is_measured_all_the_same(programs: Pat
     deployed = load(tmp_path / "model.pte")
     adapter, [call], _ = profiled(deployed.module, lambda: deployed.run(INPUTS))
     assert adapter.remark is not None and "no ETRecord beside model.pte" in adapter.remark
-    assert call[0].place is None and call[0].debug_handle is None and call[0].flops is not None
-    adapter.check(places=False)
+    assert call[0].location is None and call[0].debug_handle is None and call[0].flops is not None
+    adapter.check(locations=False)
     with pytest.raises(EdgeError, match="generate_etrecord=True"):
-        adapter.check(places=True)
+        adapter.check(locations=True)
 
 
 def test_the_etrecord_of_another_program_is_not_believed(programs: Path, tmp_path: Path) -> None:
@@ -378,8 +378,8 @@ def test_files_that_are_no_programs_are_refused(programs: Path, tmp_path: Path) 
 def test_a_program_that_crashes_the_runtime_does_not_crash_us(programs: Path, tmp_path: Path) -> None:
     """Its first instruction takes a number where it needs a tensor: the runtime aborts the process."""
     data = bytearray((programs / "plain.pte").read_bytes())
-    place = first_argument(bytes(data))
-    data[place : place + 4] = data[place + 24 : place + 28]  # transposed, in place of the input
+    offset = first_argument(bytes(data))
+    data[offset : offset + 4] = data[offset + 24 : offset + 28]  # transposed, in place of the input
     path = tmp_path / "model.pte"
     path.write_bytes(data)
     with pytest.raises(EdgeError, match=r"model\.pte crashes what loads it: a process of its own died of SIG[A-Z]+ \("):
@@ -473,7 +473,7 @@ def test_a_method_of_another_name_with_sizes_that_vary_and_a_number(tmp_path: Pa
     assert adapter.remark is None
     torch.testing.assert_close(deployed.run([x, two]), model(x, 2))
     [linear] = [event for event in call if event.name == "native_call_addmm.out"]
-    assert linear.place is not None and linear.place.modules[-1] == ("linear", "Linear")
+    assert linear.location is not None and linear.location.modules[-1] == ("linear", "Linear")
     # How many rows there were is not in the file.
     assert linear.flops is None and linear.inputs is None
     for inputs, sentence in (

@@ -22,7 +22,7 @@ from tests.alone import run_alone
 from tests.edge.formats import zoo
 from tests.edge.formats.told import Told
 from tests.edge.formats.zoo import ZOO
-from torchreel.edge.formats.adapter import Place
+from torchreel.edge.formats.adapter import Location
 from torchreel.edge.formats.exported import adapter as exported
 from torchreel.edge.formats.exported.adapter import Exported
 from torchreel.edge.formats.exported.pt2_expression import is_plain_expression
@@ -51,32 +51,32 @@ def line_of(text: str, owner: type[nn.Module]) -> int:
     return first + next(index for index, line in enumerate(lines) if text in line)
 
 
-def places_of_convolutions(adapter: Exported, module: Any) -> list[Place]:
+def locations_of_convolutions(adapter: Exported, module: Any) -> list[Location]:
     """By the lines of the generated code, as a recording of stacks sees them."""
     code = type(module).forward.__code__
     lines = [""] * code.co_firstlineno + module.code[module.code.index("def forward") :].split("\n")
     numbers = [number for number, line in enumerate(lines) if "aten.conv2d" in line]
-    places = [adapter.place_of_line(code.co_filename, number) for number in numbers]
-    assert None not in places
-    return [place for place in places if place is not None]
+    locations = [adapter.location_of_line(code.co_filename, number) for number in numbers]
+    assert None not in locations
+    return [location for location in locations if location is not None]
 
 
 def expected_paths() -> list[str]:
     return [path for path, module in zoo.mobilenet().named_modules() if isinstance(module, nn.Conv2d)]
 
 
-def assert_real_places(places: list[Place]) -> None:
-    assert [place.modules[-1] for place in places] == [(path, "Conv2d") for path in expected_paths()]
-    assert {place.modules[0] for place in places} == {("", "MobileNet")}
-    for place in places:
-        path = place.modules[-1][0]
-        frame = next(frame for frame in place.frames if frame.file == zoo.__file__)
+def assert_real_locations(locations: list[Location]) -> None:
+    assert [location.modules[-1] for location in locations] == [(path, "Conv2d") for path in expected_paths()]
+    assert {location.modules[0] for location in locations} == {("", "MobileNet")}
+    for location in locations:
+        path = location.modules[-1][0]
+        frame = next(frame for frame in location.frames if frame.file == zoo.__file__)
         if path.endswith(".project"):
             assert frame.line == line_of("self.project(y)", zoo.InvertedResidual)
         else:
             assert frame.line == line_of("self.conv(x)", zoo.ConvNormActivation)
         assert frame.function == "forward"
-        assert place.frames[-1].line == line_of("self.features(x)", zoo.MobileNet)
+        assert location.frames[-1].line == line_of("self.features(x)", zoo.MobileNet)
 
 
 def test_it_adapts_what_export_gives(program: torch.export.ExportedProgram) -> None:
@@ -137,12 +137,12 @@ def test_all_modules_that_a_program_gives_are_told() -> None:
 
 def test_places_of_a_program(program: torch.export.ExportedProgram) -> None:
     adapter = Exported(program)
-    assert_real_places(places_of_convolutions(adapter, adapter.runnable))
+    assert_real_locations(locations_of_convolutions(adapter, adapter.runnable))
 
 
 def test_places_of_a_file(file: Path) -> None:
     deployed = exported.load(file)
-    assert_real_places(places_of_convolutions(Exported(deployed.module), deployed.module))
+    assert_real_locations(locations_of_convolutions(Exported(deployed.module), deployed.module))
 
 
 def test_the_line_is_the_one_that_python_runs(program: torch.export.ExportedProgram) -> None:
@@ -156,12 +156,12 @@ def test_the_line_is_the_one_that_python_runs(program: torch.export.ExportedProg
                 frame = sys._getframe()
                 while frame is not None and not frame.f_code.co_filename.startswith("<eval_with_key>"):
                     frame = frame.f_back
-                seen.append(adapter.place_of_line(frame.f_code.co_filename, frame.f_lineno))
+                seen.append(adapter.location_of_line(frame.f_code.co_filename, frame.f_lineno))
             return func(*args, **(kwargs or {}))
 
     with torch.no_grad(), Watch():
         module(*MOBILENET.inputs())
-    assert_real_places(seen)
+    assert_real_locations(seen)
 
 
 def test_a_profile_has_the_real_modules_and_lines(file: Path, tmp_path: Path) -> None:
@@ -203,16 +203,16 @@ def test_a_branch_has_the_modules_of_its_condition() -> None:
     adapter = Exported(module)
     branch = module.true_graph_0
     code = type(branch).forward.__code__
-    place = adapter.place_of_line(code.co_filename, code.co_firstlineno + 1)
-    assert place is not None
-    assert place.modules == (("", "Branches"),)
-    assert place.frames[-1].file == __file__
+    location = adapter.location_of_line(code.co_filename, code.co_firstlineno + 1)
+    assert location is not None
+    assert location.modules == (("", "Branches"),)
+    assert location.frames[-1].file == __file__
 
 
 def test_what_is_no_line_of_the_model_has_no_place(program: torch.export.ExportedProgram) -> None:
     adapter = Exported(program.module())
-    assert adapter.place_of_line("<eval_with_key>.999999", 9) is None
-    assert adapter.place_of_line(__file__, 1) is None
+    assert adapter.location_of_line("<eval_with_key>.999999", 9) is None
+    assert adapter.location_of_line(__file__, 1) is None
 
 
 @pytest.mark.parametrize("name", ZOO)

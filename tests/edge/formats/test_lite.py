@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.edge.formats import zoo
-from tests.edge.formats.sources import functions, places, places_of_the_source
+from tests.edge.formats.sources import functions, locations, locations_of_the_source
 from tests.edge.formats.trap import trap
 from tests.edge.formats.zoo import ZOO, Entry
 from tests.edge.nets import Net, batch, calls, on_thread
@@ -42,8 +42,8 @@ def test_the_places_of_all_ops_are_those_of_the_source(entry: Entry, tmp_path: P
     model = read(zoo.save_lite(entry, tmp_path / "model.ptl"))
     with EdgeProfiler(model, with_modules=True, with_stack=True) as profiler:
         model(*entry.inputs())
-    found = places(profiler.result())
-    assert found == places_of_the_source(entry)
+    found = locations(profiler.result())
+    assert found == locations_of_the_source(entry)
     assert len(found) >= 2
     assert functions(profiler.result()) & {"<unknown>", "<forward op>"} == set()
 

@@ -118,9 +118,9 @@ def test_every_node_of_the_zoo_is_linked_to_its_source(zoo: Callable[[str], Path
         assert event.parent == 1
         assert event.backend == "ONNX Runtime CPU"
         assert executor.start_ns <= event.start_ns <= event.end_ns <= executor.end_ns
-        assert event.place is not None
-        assert event.place.modules[0] == ("", type(entry.model()).__name__)
-        assert any(frame.file.endswith("zoo.py") and frame.line > 0 for frame in event.place.frames)
+        assert event.location is not None
+        assert event.location.modules[0] == ("", type(entry.model()).__name__)
+        assert any(frame.file.endswith("zoo.py") and frame.line > 0 for frame in event.location.frames)
     assert sorted(path.parent.iterdir()) == beside
     assert list(temporary.glob("torchreel*")) == []
 
@@ -138,8 +138,8 @@ def test_a_convolution_stands_in_its_own_module_though_it_took_in_what_follows(z
     entry = ZOO["mobilenet"]
     deployed = load(zoo("mobilenet"))
     (events,) = profiled(deployed.module, lambda: deployed.run(entry.inputs()))
-    convolutions = [event.place for event in events if event.name in ("Conv", "FusedConv")]
-    found = {place.modules[-1] for place in convolutions if place is not None}
+    convolutions = [event.location for event in events if event.name in ("Conv", "FusedConv")]
+    found = {location.modules[-1] for location in convolutions if location is not None}
     expected = {(path, "Conv2d") for path, part in entry.model().named_modules() if isinstance(part, nn.Conv2d)}
     assert found == expected
 
@@ -161,10 +161,10 @@ def test_the_line_of_a_fused_node_is_the_one_of_its_heart(tmp_path: Path) -> Non
     (events,) = profiled(deployed.module, lambda: deployed.run([torch.ones(1, 3, 8, 8)]))
     conv = next(event for event in events if "Conv" in event.name)
     assert not any(event.name == "Relu" for event in events)
-    assert conv.place is not None
-    assert conv.place.modules == (("", "Net"), ("conv", "Conv2d"))
+    assert conv.location is not None
+    assert conv.location.modules == (("", "Net"), ("conv", "Conv2d"))
     called = Net.forward.__code__.co_firstlineno + 1
-    assert [frame.line for frame in conv.place.frames if frame.file == __file__] == [called]
+    assert [frame.line for frame in conv.location.frames if frame.file == __file__] == [called]
     assert conv.inputs is not None
     assert conv.inputs[0] == TensorType((1, 3, 8, 8), "float32")
     assert conv.flops == 2 * 8 * 3 * 3 * 3 * 6 * 6
@@ -338,7 +338,7 @@ def test_a_session_can_be_profiled_again(zoo: Callable[[str], Path]) -> None:
     first = profiled(deployed.module, lambda: deployed.run(inputs))
     second = profiled(deployed.module, lambda: [deployed.run(inputs) for _ in range(3)])
     assert [len(call) for call in second] == [len(first[0])] * 3
-    assert [event.place for event in second[2]] == [event.place for event in first[0]]
+    assert [event.location for event in second[2]] == [event.location for event in first[0]]
 
 
 def test_calls_before_the_watch_are_not_in_it(zoo: Callable[[str], Path]) -> None:
@@ -378,12 +378,12 @@ def test_a_model_without_source_lines_says_so(relu: Any) -> None:
     relu.run(None, feed())
     undo()
     (events,) = adapter.events()
-    assert all(event.place is None for event in events)
+    assert all(event.location is None for event in events)
     assert adapter.remark is not None
     assert "dynamo=True" in adapter.remark
-    adapter.check(places=False)
+    adapter.check(locations=False)
     with pytest.raises(EdgeError, match="dynamo=True"):
-        adapter.check(places=True)
+        adapter.check(locations=True)
 
 
 def test_without_the_package_onnx_there_are_times_and_no_places(
@@ -398,11 +398,11 @@ def test_without_the_package_onnx_there_are_times_and_no_places(
     undo()
     (events,) = adapter.events()
     assert len(nodes(events)) > 5
-    assert {(event.place, event.flops) for event in events} == {(None, None)}
+    assert {(event.location, event.flops) for event in events} == {(None, None)}
     assert adapter.remark is not None
     assert "pip install onnx`" in adapter.remark
     with pytest.raises(MissingPackageError, match="pip install onnx`"):
-        adapter.check(places=True)
+        adapter.check(locations=True)
 
 
 def test_a_model_that_is_too_large_to_be_written_again(
@@ -415,7 +415,7 @@ def test_a_model_that_is_too_large_to_be_written_again(
     deployed.run(ZOO["mobilenet"].inputs())
     undo()
     (events,) = adapter.events()
-    assert {event.name for event in nodes(events) if event.place is None} <= {"ReorderInput", "ReorderOutput"}
+    assert {event.name for event in nodes(events) if event.location is None} <= {"ReorderInput", "ReorderOutput"}
     assert adapter.remark is not None
     assert "large" in adapter.remark
 
@@ -427,7 +427,7 @@ def test_a_model_in_the_format_of_onnx_runtime_itself(tmp_path: Path) -> None:
     onnxruntime.InferenceSession(model([step("Relu", ["x"], "y")], {"x": [2, 3]}, {"y": [2, 3]}), options)
     deployed = load(tmp_path / "relu.ort")
     (events,) = profiled(deployed.module, lambda: deployed.run([torch.ones(2, 3)]))
-    assert [(event.name, event.place, event.flops) for event in nodes(events)] == [("Relu", None, None)]
+    assert [(event.name, event.location, event.flops) for event in nodes(events)] == [("Relu", None, None)]
 
 
 def test_without_onnxruntime_loading_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import torchreel
 from tests.edge.formats import zoo
-from tests.edge.formats.sources import functions, places, places_of_the_source
+from tests.edge.formats.sources import functions, locations, locations_of_the_source
 from tests.edge.formats.zoo import ZOO, Entry
 from tests.edge.nets import Net, batch, calls, on_thread
 from tests.record.rows import rows
@@ -35,7 +35,7 @@ def test_the_places_of_all_ops_are_those_of_the_source(entry: Entry, grad: bool)
     model = script(entry.model())
     with torch.set_grad_enabled(grad), EdgeProfiler(model, with_modules=True, with_stack=True) as profiler:
         model(*entry.inputs())
-    assert places(profiler.result()) == places_of_the_source(entry)
+    assert locations(profiler.result()) == locations_of_the_source(entry)
     assert functions(profiler.result()) & {"<unknown>", "<forward op>"} == set()
 
 
@@ -44,7 +44,7 @@ def test_a_model_that_was_saved_and_loaded_has_its_places(entry: Entry, tmp_path
     model = load(zoo.save_script(entry, tmp_path / "model.pt")).module
     with torch.no_grad(), EdgeProfiler(model, with_modules=True, with_stack=True) as profiler:
         model(*entry.inputs())
-    assert places(profiler.result()) == places_of_the_source(entry)
+    assert locations(profiler.result()) == locations_of_the_source(entry)
 
 
 @every_entry

@@ -45,7 +45,7 @@ def test_a_kernel_does_its_checks_when_it_is_made() -> None:
         == """\
 class kernel_add_Tensor final : public Structured<at::native::structured_ufunc_add_CPU> {
  public:
-  explicit kernel_add_Tensor(const Bound& call)
+  explicit kernel_add_Tensor(const KernelCall& call)
       : Structured(call),
         self_(tensor_in(call, 0)),
         other_(tensor_in(call, 1)),

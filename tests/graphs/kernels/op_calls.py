@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from tests.tape.op_database import UNSTEADY, Call, Way, samples, title
 from torchreel import _graphs
 
-LAYERS = ("bound", "structured", "out", "boxed")
+LAYERS = ("handwritten", "structured", "out", "boxed")
 _SEED = 5
 # Memory that nobody has written is not the same twice.
 _UNWRITTEN = ("aten::empty", "aten::new_empty", "aten::_empty", "aten::resize", "aten::set_", "aten::_ctc_loss")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulator import native_run, random_programs, random_snapshots
 from torchreel.ingest import tables_of
-from torchreel.simulator.recorded.history import histories_of
+from torchreel.simulator.recorded.allocator_history import histories_of
 from torchreel.simulator.recorded.start import rebuild
 
 

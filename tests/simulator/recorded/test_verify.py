@@ -16,7 +16,7 @@ from tests.snapshots import SNAPSHOTS
 from torchreel.allocator import verify
 from torchreel.errors import OptionError, TorchreelError
 from torchreel.ingest import tables_of
-from torchreel.simulator.recorded.history import histories_of
+from torchreel.simulator.recorded.allocator_history import histories_of
 from torchreel.simulator.recorded.verify import DeviceVerification, sorted_ranks, verify_history
 
 MIB = 1 << 20

@@ -10,8 +10,8 @@ from torchreel.errors import OptionError
 from torchreel.ingest import open_source
 from torchreel.ingest.source import write_reel
 from torchreel.reel import load
-from torchreel.simulator.program import Programs
-from torchreel.simulator.source import programs
+from torchreel.simulator.request_trace import RequestTraces
+from torchreel.simulator.source import request_traces
 from torchreel.simulator.sweep.advice import advise
 from torchreel.simulator.sweep.sweep import made_on_windows, only, sweep, try_settings
 
@@ -57,7 +57,7 @@ def test_with_a_capacity_settings_that_fit_come_first() -> None:
 
 
 def test_the_smallest_device_is_found() -> None:
-    trials = try_settings(programs(CUT), capacity="500MiB")
+    trials = try_settings(request_traces(CUT), capacity="500MiB")
     assert trials.needed == 440 * MIB
     assert trials.smallest is not None
     assert trials.smallest[1] == 440 * MIB
@@ -67,7 +67,7 @@ def test_the_smallest_device_is_found() -> None:
 
 
 def test_where_nothing_fits_the_tensors_are_named() -> None:
-    advice = advise(try_settings(programs(CUT), capacity=400 * MIB))
+    advice = advise(try_settings(request_traces(CUT), capacity=400 * MIB))
     assert advice.conf is None
     assert advice.sentences[0].startswith("No setting makes the run fit in 400 MiB: its tensors alone need 440 MiB")
 
@@ -78,7 +78,7 @@ def test_pytorch_97925_the_value_of_max_split_size_is_found() -> None:
     events += [{"action": "free", "addr": f"large {i}"} for i in range(4)]
     events += [{"action": "alloc", "addr": f"small {i}", "size": 30 * MIB} for i in range(4)]
     events += [{"action": "alloc", "addr": f"again {i}", "size": 190 * MIB} for i in range(4)]
-    trials = try_settings(programs(events), windows=True)
+    trials = try_settings(request_traces(events), windows=True)
     advice = advise(trials)
     assert advice.conf is not None
     assert advice.conf.startswith("max_split_size_mb:")
@@ -90,7 +90,7 @@ def test_the_setting_to_compare_with_can_be_given() -> None:
     found = rows(conf="expandable_segments:True")
     assert [conf for conf, row in found.items() if row["current"]] == ["expandable_segments:True"]
     assert found[""]["gain"] == -200 * MIB
-    advice = advise(try_settings(programs(CUT), conf="expandable_segments:True"))
+    advice = advise(try_settings(request_traces(CUT), conf="expandable_segments:True"))
     assert advice.conf is None
 
 
@@ -109,13 +109,13 @@ def test_an_older_torch_is_not_told_of_newer_options() -> None:
 
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
-    trials = try_settings(programs(CUT), progress=lambda done, total: told.append((done, total)))
+    trials = try_settings(request_traces(CUT), progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (len(trials.trials), len(trials.trials))
     assert [done for done, _ in told] == list(range(1, len(trials.trials) + 1))
 
 
 def test_settings_that_do_the_same_as_a_simpler_one_are_told_apart() -> None:
-    trials = try_settings(programs(CUT))
+    trials = try_settings(request_traces(CUT))
     shown = {trial.text for trial in trials.telling}
     assert "" in shown
     assert "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]" in {trial.text for trial in trials.trials} - shown
@@ -123,8 +123,8 @@ def test_settings_that_do_the_same_as_a_simpler_one_are_told_apart() -> None:
 
 
 def test_one_device_of_several() -> None:
-    program = programs(CUT).devices["cuda:0"]
-    both = Programs({"cuda:0": program, "cuda:1": program})
+    program = request_traces(CUT).devices["cuda:0"]
+    both = RequestTraces({"cuda:0": program, "cuda:1": program})
     assert sweep(both).to_pylist()[0]["peak_reserved"] == 880 * MIB
     assert sweep(both, device="cuda:1").to_pylist()[0]["peak_reserved"] == 440 * MIB
     with pytest.raises(OptionError, match="There is no device 'cuda:7' in this recording: it has cuda:0, cuda:1"):
@@ -140,7 +140,7 @@ def test_wrong_options_are_refused(options: dict[str, str]) -> None:
 def test_a_program_without_requests_reserves_nothing() -> None:
     table = sweep([])
     assert set(table["peak_reserved"].to_pylist()) == {0}
-    assert advise(try_settings(programs([]))).conf is None
+    assert advise(try_settings(request_traces([]))).conf is None
 
 
 def test_windows_is_known_by_its_paths(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_windows_is_known_by_its_paths(tmp_path: Path) -> None:
 )
 def test_advice_for_real_runs(name: str, line: str | None) -> None:
     with open_source(snapshot(name)) as reel:
-        trials = try_settings(programs(reel), windows=made_on_windows(reel))
+        trials = try_settings(request_traces(reel), windows=made_on_windows(reel))
     assert advise(trials).line == line
 
 

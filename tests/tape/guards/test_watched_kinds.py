@@ -657,7 +657,7 @@ def test_what_a_tape_looks_at_is_freed_with_it() -> None:
     step = case.function
     tape = torchreel.trace(lambda x: (step(x), layers[0]), *one(1))
     tape.replay(*one(2))
-    watch = weakref.ref(tape._source.watch)  # type: ignore[union-attr, arg-type]
+    watch = weakref.ref(tape._source.guards)  # type: ignore[union-attr, arg-type]
     gc.collect()
     gc.disable()
     try:

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <vector>
 
-#include "graphs/kernels/layers/result_place.h"
+#include "graphs/kernels/layers/result_placement.h"
 #include "tape/collectives.h"
-#include "torch/below.h"
+#include "torch/below_autograd.h"
 
 namespace torchreel::graphs {
 
@@ -22,7 +22,7 @@ std::string text_of(c10::ScalarType dtype, c10::IntArrayRef sizes) {
   return text.str();
 }
 
-std::optional<c10::SafeKernelFunction> direct_kernel(const Bound& call) {
+std::optional<c10::SafeKernelFunction> direct_kernel(const KernelCall& call) {
   const auto& op = call.op->handle;
   if (!is_dense_cpu(call.arguments) || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return std::nullopt;
   return op.getComputedKernelForDispatchKey(c10::DispatchKey::CPU);
@@ -30,7 +30,7 @@ std::optional<c10::SafeKernelFunction> direct_kernel(const Bound& call) {
 
 // Which result is to be made at its place: the largest, of an op of torch's own whose results are all new tensors. -1
 // for none.
-int64_t largest_result(const Bound& call) {
+int64_t largest_result(const KernelCall& call) {
   const auto& returns = call.op->handle.schema().returns();
   if (!call.op->name.starts_with("aten::") || call.op->varying || returns.size() != call.results.size()) return -1;
   int64_t largest = -1;
@@ -44,7 +44,7 @@ int64_t largest_result(const Bound& call) {
 
 class BoxedKernel final : public Kernel {
  public:
-  explicit BoxedKernel(const Bound& call, std::unique_ptr<Loans> loans)
+  explicit BoxedKernel(const KernelCall& call, std::unique_ptr<Loans> loans)
       : info_(*call.op),
         op_(call.op->handle),
         kernel_(direct_kernel(call)),
@@ -62,7 +62,7 @@ class BoxedKernel final : public Kernel {
     }
     stack_.reserve(given_.size() + 4);
     largest_ = kernel_.has_value() && !collective_ ? largest_result(call) : -1;
-    if (largest_ >= 0) place_ = ResultPlace::of(results_[largest_], call.idle);
+    if (largest_ >= 0) placement_ = ResultPlacement::of(results_[largest_], call.idle);
   }
 
   void run() override {
@@ -72,10 +72,10 @@ class BoxedKernel final : public Kernel {
     for (size_t i : indices_) stack_[i] = given_[i].toOptionalTensorList().copy();
     if (loans_ != nullptr) return run_lent();
     {
-      ResultPlace::During during(place_.get());
+      ResultPlacement::During during(placement_.get());
       call();
     }
-    if (place_ != nullptr) look();
+    if (placement_ != nullptr) look();
     keep();
     stack_.clear();
   }
@@ -105,7 +105,7 @@ class BoxedKernel final : public Kernel {
       if (stack_[i].isTensor() && static_cast<int64_t>(i) != largest_) others.push_back(&stack_[i].toTensor());
     }
     if (stack_.size() == results_.size() && stack_[largest_].isTensor()) {
-      place_->look(stack_[largest_].toTensor(), std::move(others));
+      placement_->look(stack_[largest_].toTensor(), std::move(others));
     }
   }
 
@@ -146,7 +146,7 @@ class BoxedKernel final : public Kernel {
   bool grad_;
   bool collective_;
   int64_t largest_ = -1;  // of the results
-  std::unique_ptr<ResultPlace> place_;
+  std::unique_ptr<ResultPlacement> placement_;
   std::unique_ptr<Loans> loans_;  // nothing for ops of torch
   bool ran_ = false;
 };
@@ -201,7 +201,7 @@ bool is_dense_cpu(const torch::jit::Stack& arguments) {
   return any && (keys - kAbove) == c10::DispatchKeySet(c10::DispatchKey::CPU);
 }
 
-bool has_bits(const Bound& call) {
+bool has_bits(const KernelCall& call) {
   auto marked = [](const at::Tensor& tensor) { return tensor.defined() && (tensor.is_conj() || tensor.is_neg()); };
   for (const auto& value : call.arguments) {
     if (value.isTensor() && marked(value.toTensor())) return true;
@@ -213,7 +213,7 @@ bool has_bits(const Bound& call) {
   return std::any_of(call.results.begin(), call.results.end(), marked);
 }
 
-std::unique_ptr<Kernel> prepare_boxed(const Bound& call, std::unique_ptr<Loans> loans) {
+std::unique_ptr<Kernel> prepare_boxed(const KernelCall& call, std::unique_ptr<Loans> loans) {
   return std::make_unique<BoxedKernel>(call, std::move(loans));
 }
 

@@ -22,13 +22,13 @@ struct ShapeChange : std::runtime_error {
 // Throws ShapeChange where a result is none of this dtype and these sizes.
 void check_same(const tape::OpInfo& op, c10::ScalarType dtype, c10::IntArrayRef sizes, const at::Tensor& given);
 // All elements, whatever has them.
-void copy_to(const at::Tensor& place, const at::Tensor& from);
+void copy_to(const at::Tensor& target, const at::Tensor& from);
 
 // Whether the backend for dense CPU tensors is all that a call with these arguments meets.
 bool is_dense_cpu(const torch::jit::Stack& arguments);
 
 // Whether a tensor of it is marked as conjugated or negated, which torch resolves on the way to a kernel.
-bool has_bits(const Bound& call);
+bool has_bits(const KernelCall& call);
 
 // Autograd on or off, as it was for the op; nothing is done where it is so already.
 class WithGrad {
@@ -47,6 +47,6 @@ class WithGrad {
 };
 
 // With `loans`, the op is given what it may keep.
-std::unique_ptr<Kernel> prepare_boxed(const Bound& call, std::unique_ptr<Loans> loans = nullptr);
+std::unique_ptr<Kernel> prepare_boxed(const KernelCall& call, std::unique_ptr<Loans> loans = nullptr);
 
 }  // namespace torchreel::graphs

@@ -9,24 +9,24 @@ namespace {
 struct Forward {
   const char* op;
   const char* overload;
-  void (*translate)(Bound& call);
+  void (*translate)(KernelCall& call);
 };
 
 // x + 1 as x + tensor(1), the tensor being marked as a number.
-void number_second(Bound& call) {
+void number_second(KernelCall& call) {
   auto number = c10::scalar_to_tensor(call.arguments[1].toScalar());
   number.unsafeGetTensorImpl()->set_wrapped_number(true);
   call.arguments[1] = number;
   call.fixed[1] = true;
 }
 
-void at_least_zero(Bound& call) {
+void at_least_zero(KernelCall& call) {
   call.arguments.emplace_back(0);
   call.fixed.push_back(false);
 }
 
 // sum(self, dtype) -> sum(self, dim, keepdim, dtype)
-void over_all(Bound& call) {
+void over_all(KernelCall& call) {
   call.arguments = {call.arguments[0], c10::IValue(), false, call.arguments[1]};
   call.fixed = {call.fixed[0], false, false, false};
 }
@@ -53,10 +53,10 @@ const std::unordered_map<std::string_view, Forward>& forwards() {
 
 }  // namespace
 
-std::optional<Bound> forwarded(const Bound& call) {
+std::optional<KernelCall> forwarded(const KernelCall& call) {
   auto found = forwards().find(call.op->name);
   if (found == forwards().end()) return std::nullopt;
-  Bound other = call;
+  KernelCall other = call;
   other.fixed.resize(call.arguments.size(), false);
   found->second.translate(other);
   other.op = &tape::op_named(found->second.op, found->second.overload);

@@ -8,6 +8,6 @@
 namespace torchreel::graphs {
 
 // The call that this one comes to; nothing where it is the op's own.
-std::optional<Bound> forwarded(const Bound& call);
+std::optional<KernelCall> forwarded(const KernelCall& call);
 
 }  // namespace torchreel::graphs

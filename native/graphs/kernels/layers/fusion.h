@@ -14,7 +14,7 @@ struct Placed {
   std::unique_ptr<Kernel> kernel;
   uint32_t op;  // of the program
   int64_t step;
-  Bound call;                  // without an op where it is nothing to be fused
+  KernelCall call;             // without an op where it is nothing to be fused
   std::vector<int64_t> lasts;  // for each result: the last step that uses its memory
 };
 

@@ -33,7 +33,7 @@ struct Memory {
 
 class OutKernel final : public Kernel {
  public:
-  OutKernel(const Bound& call, c10::OperatorHandle op)
+  OutKernel(const KernelCall& call, c10::OperatorHandle op)
       : op_(op),
         kernel_(op.getComputedKernelForDispatchKey(c10::DispatchKey::CPU)),
         given_(call.arguments),
@@ -82,7 +82,7 @@ class OutKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> prepare_out(const Bound& call) {
+std::unique_ptr<Kernel> prepare_out(const KernelCall& call) {
   const std::string& name = call.op->name;
   auto found = out_overloads().find(name);
   if (found == out_overloads().end() || kUnused.count(name) != 0) return nullptr;

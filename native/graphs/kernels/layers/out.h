@@ -16,6 +16,6 @@ using OutOverloads = std::unordered_map<std::string_view, std::pair<const char*,
 const OutOverloads& out_overloads();
 
 // Gives nothing where there is no such overload, or one that does not keep to the memory that it is given.
-std::unique_ptr<Kernel> prepare_out(const Bound& call);
+std::unique_ptr<Kernel> prepare_out(const KernelCall& call);
 
 }  // namespace torchreel::graphs

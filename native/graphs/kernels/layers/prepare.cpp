@@ -10,13 +10,13 @@ namespace torchreel::graphs {
 
 namespace {
 
-std::unique_ptr<Kernel> prepare_of(const Preparers& all, const Bound& call) {
+std::unique_ptr<Kernel> prepare_of(const Preparers& all, const KernelCall& call) {
   auto found = all.find(call.op->name);
   return found == all.end() ? nullptr : found->second(call);
 }
 
 // How many elements a mask picks is not known before it is there.
-bool has_mask(const Bound& call) {
+bool has_mask(const KernelCall& call) {
   if (!call.op->varying) return false;
   for (const auto& value : call.arguments) {
     if (!value.isList()) continue;
@@ -29,7 +29,7 @@ bool has_mask(const Bound& call) {
   return false;
 }
 
-std::unique_ptr<Kernel> prepare_structured_call(const Bound& call) {
+std::unique_ptr<Kernel> prepare_structured_call(const KernelCall& call) {
   if (!is_dense_cpu(call.arguments) || has_mask(call)) return nullptr;
   auto other = forwarded(call);
   return prepare_of(structured_kernels(), other.has_value() ? *other : call);
@@ -37,16 +37,16 @@ std::unique_ptr<Kernel> prepare_structured_call(const Bound& call) {
 
 }  // namespace
 
-std::unique_ptr<Kernel> prepare_in(std::string_view layer, const Bound& call) {
-  if (layer == "bound") return prepare_of(bound_kernels(), call);
+std::unique_ptr<Kernel> prepare_in(std::string_view layer, const KernelCall& call) {
+  if (layer == "handwritten") return prepare_of(handwritten_kernels(), call);
   if (layer == "structured") return prepare_structured_call(call);
   if (layer == "out") return prepare_out(call);
   if (layer == "boxed") return prepare_boxed(call);
   throw std::invalid_argument("There is no layer of kernels called " + std::string(layer) +
-                              ": it is one of bound, structured, out and boxed.");
+                              ": it is one of handwritten, structured, out and boxed.");
 }
 
-std::unique_ptr<Kernel> prepare(const Bound& call) {
+std::unique_ptr<Kernel> prepare(const KernelCall& call) {
   for (std::string_view layer : kLayers) {
     if (auto kernel = prepare_in(layer, call)) return kernel;
   }

@@ -8,9 +8,9 @@
 
 namespace torchreel::graphs {
 
-inline constexpr std::string_view kLayers[] = {"bound", "structured", "out", "boxed"};  // the fastest first
+inline constexpr std::string_view kLayers[] = {"handwritten", "structured", "out", "boxed"};  // the fastest first
 
 // Gives nothing where the layer does not take the call.
-std::unique_ptr<Kernel> prepare_in(std::string_view layer, const Bound& call);
+std::unique_ptr<Kernel> prepare_in(std::string_view layer, const KernelCall& call);
 
 }  // namespace torchreel::graphs

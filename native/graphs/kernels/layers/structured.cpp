@@ -15,7 +15,7 @@ bool same_strides(at::IntArrayRef sizes, at::IntArrayRef wanted, at::IntArrayRef
 }
 
 template <class Visit>
-void each_tensor(const Bound& call, Visit visit) {
+void each_tensor(const KernelCall& call, Visit visit) {
   for (size_t i = 0; i < call.arguments.size(); i++) {
     const auto& value = call.arguments[i];
     bool fixed = i < call.fixed.size() && call.fixed[i];
@@ -37,7 +37,7 @@ bool holds(const at::Tensor& tensor, const void* data) {
 }
 
 // Whether the iterator works on memory of the call, and not on a copy.
-bool is_of_the_call(const Bound& call, const void* data) {
+bool is_of_the_call(const KernelCall& call, const void* data) {
   if (data == nullptr) return true;  // there are no elements
   bool found = false;
   each_tensor(call, [&](const at::Tensor& argument, bool) { found = found || holds(argument, data); });
@@ -47,7 +47,7 @@ bool is_of_the_call(const Bound& call, const void* data) {
 
 // Whether a copy in the iterator is of something that stays as it is. The tensor that it was made of may be gone by
 // now, and only its address be left.
-bool is_fixed(const Bound& call, const at::OperandInfo& operand) {
+bool is_fixed(const KernelCall& call, const at::OperandInfo& operand) {
   const auto& copy = operand.tensor_base();
   const auto* original = operand.original_tensor_base().unsafeGetTensorImpl();
   bool of_constant = false;
@@ -64,7 +64,7 @@ bool is_fixed(const Bound& call, const at::OperandInfo& operand) {
 
 }  // namespace
 
-Outputs::Outputs(const Bound& call) : results_(call.results) {
+Outputs::Outputs(const KernelCall& call) : results_(call.results) {
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < call.arguments.size(); i++) {
     if (call.op->written[i] && call.arguments[i].isTensor()) written.push_back(call.arguments[i].toTensor());
@@ -75,14 +75,14 @@ Outputs::Outputs(const Bound& call) : results_(call.results) {
   claimed_.resize(results_.size());
 }
 
-const at::Tensor& Outputs::get(int64_t place) const {
+const at::Tensor& Outputs::get(int64_t index) const {
   static const auto* none = new at::Tensor();
-  return given_ || claimed_.at(place) ? results_.at(place) : *none;
+  return given_ || claimed_.at(index) ? results_.at(index) : *none;
 }
 
-void Outputs::claim(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options,
+void Outputs::claim(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options,
                     bool strides_matter) {
-  const auto& result = results_.at(place);
+  const auto& result = results_.at(index);
   if (!result.defined() || result.sizes() != sizes ||
       result.scalar_type() != c10::typeMetaToScalarType(options.dtype())) {
     throw Unfit();
@@ -94,10 +94,10 @@ void Outputs::claim(int64_t place, at::IntArrayRef sizes, at::IntArrayRef stride
       throw Unfit();
     }
   }
-  claimed_[place] = true;
+  claimed_[index] = true;
 }
 
-void check_operands(const Bound& call, at::ArrayRef<at::OperandInfo> operands) {
+void check_operands(const KernelCall& call, at::ArrayRef<at::OperandInfo> operands) {
   for (const auto& operand : operands) {
     if (operand.is_output && operand.original_tensor_base().defined()) throw Unfit();
     // An iterator may point to tensors that lived as long as meta(), but to no memory that did: what is not of the call
@@ -106,55 +106,59 @@ void check_operands(const Bound& call, at::ArrayRef<at::OperandInfo> operands) {
   }
 }
 
-at::Tensor tensor_in(const Bound& call, size_t place) {
-  const auto& value = call.arguments.at(place);
+at::Tensor tensor_in(const KernelCall& call, size_t index) {
+  const auto& value = call.arguments.at(index);
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-std::vector<at::Tensor> tensors_in(const Bound& call, size_t place) {
-  return call.arguments.at(place).toTensorVector();
+std::vector<at::Tensor> tensors_in(const KernelCall& call, size_t index) {
+  return call.arguments.at(index).toTensorVector();
 }
 
-c10::List<std::optional<at::Tensor>> optional_tensors_in(const Bound& call, size_t place) {
+c10::List<std::optional<at::Tensor>> optional_tensors_in(const KernelCall& call, size_t index) {
   c10::List<std::optional<at::Tensor>> list;
-  for (const auto& element : call.arguments.at(place).toListRef()) {
+  for (const auto& element : call.arguments.at(index).toListRef()) {
     list.push_back(element.isTensor() ? std::optional(element.toTensor()) : std::nullopt);
   }
   return list;
 }
 
-at::Scalar scalar_in(const Bound& call, size_t place) { return call.arguments.at(place).toScalar(); }
-int64_t int_in(const Bound& call, size_t place) { return call.arguments.at(place).toInt(); }
-std::vector<int64_t> ints_in(const Bound& call, size_t place) { return call.arguments.at(place).toIntVector(); }
-double float_in(const Bound& call, size_t place) { return call.arguments.at(place).toDouble(); }
-bool bool_in(const Bound& call, size_t place) { return call.arguments.at(place).toBool(); }
-at::ScalarType dtype_in(const Bound& call, size_t place) { return call.arguments.at(place).toScalarType(); }
-std::string text_in(const Bound& call, size_t place) { return call.arguments.at(place).toStringRef(); }
+at::Scalar scalar_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toScalar(); }
+int64_t int_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toInt(); }
+std::vector<int64_t> ints_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toIntVector(); }
+double float_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toDouble(); }
+bool bool_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toBool(); }
+at::ScalarType dtype_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toScalarType(); }
+std::string text_in(const KernelCall& call, size_t index) { return call.arguments.at(index).toStringRef(); }
 
 namespace {
 
 template <class Read>
-auto optional_in(const Bound& call, size_t place, Read read) -> std::optional<decltype(read(call, place))> {
-  if (call.arguments.at(place).isNone()) return std::nullopt;
-  return read(call, place);
+auto optional_in(const KernelCall& call, size_t index, Read read) -> std::optional<decltype(read(call, index))> {
+  if (call.arguments.at(index).isNone()) return std::nullopt;
+  return read(call, index);
 }
 
 }  // namespace
 
-std::optional<at::Scalar> optional_scalar_in(const Bound& call, size_t place) {
-  return optional_in(call, place, scalar_in);
+std::optional<at::Scalar> optional_scalar_in(const KernelCall& call, size_t index) {
+  return optional_in(call, index, scalar_in);
 }
-std::optional<int64_t> optional_int_in(const Bound& call, size_t place) { return optional_in(call, place, int_in); }
-std::optional<std::vector<int64_t>> optional_ints_in(const Bound& call, size_t place) {
-  return optional_in(call, place, ints_in);
+std::optional<int64_t> optional_int_in(const KernelCall& call, size_t index) {
+  return optional_in(call, index, int_in);
 }
-std::optional<double> optional_float_in(const Bound& call, size_t place) { return optional_in(call, place, float_in); }
-std::optional<bool> optional_bool_in(const Bound& call, size_t place) { return optional_in(call, place, bool_in); }
-std::optional<at::ScalarType> optional_dtype_in(const Bound& call, size_t place) {
-  return optional_in(call, place, dtype_in);
+std::optional<std::vector<int64_t>> optional_ints_in(const KernelCall& call, size_t index) {
+  return optional_in(call, index, ints_in);
 }
-std::optional<std::string> optional_text_in(const Bound& call, size_t place) {
-  return optional_in(call, place, text_in);
+std::optional<double> optional_float_in(const KernelCall& call, size_t index) {
+  return optional_in(call, index, float_in);
+}
+std::optional<bool> optional_bool_in(const KernelCall& call, size_t index) { return optional_in(call, index, bool_in); }
+std::optional<at::ScalarType> optional_dtype_in(const KernelCall& call, size_t index) {
+  return optional_in(call, index, dtype_in);
+}
+std::optional<std::string> optional_text_in(const KernelCall& call, size_t index) {
+  return optional_in(call, index, text_in);
 }
 
 }  // namespace torchreel::graphs

@@ -24,15 +24,15 @@ struct Unfit : std::exception {};
 // The results of a call, as meta() asks for them.
 class Outputs {
  public:
-  explicit Outputs(const Bound& call);
+  explicit Outputs(const KernelCall& call);
 
   // Undefined before it is claimed, unless it was given with the call: meta() then does what it does for eager.
-  const at::Tensor& get(int64_t place) const;
+  const at::Tensor& get(int64_t index) const;
   // meta() wants an output like this. Throws Unfit where the result is another.
-  void claim(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options,
+  void claim(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options,
              bool strides_matter);
   // Where impl() writes.
-  const at::Tensor& operator[](size_t place) const { return results_[place]; }
+  const at::Tensor& operator[](size_t index) const { return results_[index]; }
 
  private:
   std::vector<at::Tensor> results_;
@@ -41,26 +41,26 @@ class Outputs {
 };
 
 // Throws Unfit where meta() has made a copy, with another dtype perhaps, of something whose values change.
-void check_operands(const Bound& call, at::ArrayRef<at::OperandInfo> operands);
+void check_operands(const KernelCall& call, at::ArrayRef<at::OperandInfo> operands);
 
 // Arguments as members hold them. The call is of the op's own schema: types are as expected.
-at::Tensor tensor_in(const Bound& call, size_t place);  // undefined for None
-std::vector<at::Tensor> tensors_in(const Bound& call, size_t place);
-c10::List<std::optional<at::Tensor>> optional_tensors_in(const Bound& call, size_t place);
-at::Scalar scalar_in(const Bound& call, size_t place);
-std::optional<at::Scalar> optional_scalar_in(const Bound& call, size_t place);
-int64_t int_in(const Bound& call, size_t place);
-std::optional<int64_t> optional_int_in(const Bound& call, size_t place);
-std::vector<int64_t> ints_in(const Bound& call, size_t place);
-std::optional<std::vector<int64_t>> optional_ints_in(const Bound& call, size_t place);
-double float_in(const Bound& call, size_t place);
-std::optional<double> optional_float_in(const Bound& call, size_t place);
-bool bool_in(const Bound& call, size_t place);
-std::optional<bool> optional_bool_in(const Bound& call, size_t place);
-at::ScalarType dtype_in(const Bound& call, size_t place);
-std::optional<at::ScalarType> optional_dtype_in(const Bound& call, size_t place);
-std::string text_in(const Bound& call, size_t place);
-std::optional<std::string> optional_text_in(const Bound& call, size_t place);
+at::Tensor tensor_in(const KernelCall& call, size_t index);  // undefined for None
+std::vector<at::Tensor> tensors_in(const KernelCall& call, size_t index);
+c10::List<std::optional<at::Tensor>> optional_tensors_in(const KernelCall& call, size_t index);
+at::Scalar scalar_in(const KernelCall& call, size_t index);
+std::optional<at::Scalar> optional_scalar_in(const KernelCall& call, size_t index);
+int64_t int_in(const KernelCall& call, size_t index);
+std::optional<int64_t> optional_int_in(const KernelCall& call, size_t index);
+std::vector<int64_t> ints_in(const KernelCall& call, size_t index);
+std::optional<std::vector<int64_t>> optional_ints_in(const KernelCall& call, size_t index);
+double float_in(const KernelCall& call, size_t index);
+std::optional<double> optional_float_in(const KernelCall& call, size_t index);
+bool bool_in(const KernelCall& call, size_t index);
+std::optional<bool> optional_bool_in(const KernelCall& call, size_t index);
+at::ScalarType dtype_in(const KernelCall& call, size_t index);
+std::optional<at::ScalarType> optional_dtype_in(const KernelCall& call, size_t index);
+std::string text_in(const KernelCall& call, size_t index);
+std::optional<std::string> optional_text_in(const KernelCall& call, size_t index);
 
 // Members as torch wants them among arguments: references to what the kernel owns.
 inline at::OptionalTensorRef reference(const at::Tensor& tensor) {
@@ -82,23 +82,23 @@ class Structured : public Native, public Kernel {
  public:
   const char* layer() const final { return "structured"; }
 
-  const at::Tensor& maybe_get_output(int64_t place) final { return outputs.get(place); }
-  void set_output_strided(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides,
+  const at::Tensor& maybe_get_output(int64_t index) final { return outputs.get(index); }
+  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                           at::TensorOptions options) final {
-    outputs.claim(place, sizes, strides, options, true);
-    if constexpr (kIterates) Native::set_output_raw_strided(place, sizes, strides, options);
+    outputs.claim(index, sizes, strides, options, true);
+    if constexpr (kIterates) Native::set_output_raw_strided(index, sizes, strides, options);
   }
-  void set_output_raw_strided(int64_t place, at::IntArrayRef sizes, at::IntArrayRef strides,
+  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options) final {
-    outputs.claim(place, sizes, strides, options, false);
-    if constexpr (kIterates) Native::set_output_raw_strided(place, sizes, strides, options);
+    outputs.claim(index, sizes, strides, options, false);
+    if constexpr (kIterates) Native::set_output_raw_strided(index, sizes, strides, options);
   }
 
  protected:
-  explicit Structured(const Bound& call) : outputs(call) {}
+  explicit Structured(const KernelCall& call) : outputs(call) {}
 
   // After meta().
-  void check(const Bound& call) {
+  void check(const KernelCall& call) {
     if constexpr (kIterates) {
       check_operands(call, this->operands_);
       operands_made_ = this->operands_;
@@ -120,7 +120,7 @@ class Structured : public Native, public Kernel {
 };
 
 template <class Op>
-std::unique_ptr<Kernel> prepare_structured(const Bound& call) {
+std::unique_ptr<Kernel> prepare_structured(const KernelCall& call) {
   try {
     return std::unique_ptr<Kernel>(new Op(call));
   } catch (const std::exception&) {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "graphs/kernels/bound.h"
+#include "graphs/kernels/handwritten.h"
 #include "graphs/kernels/layers/prepare.h"
 #include "graphs/kernels/layers/structured.h"
-#include "torch/below.h"
+#include "torch/below_autograd.h"
 
 namespace torchreel::graphs {
 
@@ -42,8 +42,8 @@ bool is_iterator(Kernel* kernel) { return dynamic_cast<at::TensorIteratorBase*>(
 bool is_of(const Kernel* kernel, std::string_view layer) { return kernel != nullptr && kernel->layer() == layer; }
 
 // Kernels for tiles: loops over plain pointers, those that torch runs over elements, and calls on tensors.
-std::unique_ptr<Kernel> tile_kernel(const Bound& call) {
-  auto kernel = prepare_in("bound", call);
+std::unique_ptr<Kernel> tile_kernel(const KernelCall& call) {
+  auto kernel = prepare_in("handwritten", call);
   if (is_of(kernel.get(), "loop") || is_of(kernel.get(), "copy")) return kernel;
   kernel = prepare_in("structured", call);
   if (is_iterator(kernel.get())) return kernel;
@@ -52,8 +52,8 @@ std::unique_ptr<Kernel> tile_kernel(const Bound& call) {
 
 // The call with other tensors in place of those of all the elements. The same tensor is replaced by the same.
 template <class Replace>
-Bound replaced(const Bound& call, Replace replace) {
-  Bound other = call;
+KernelCall replaced(const KernelCall& call, Replace replace) {
+  KernelCall other = call;
   for (auto& value : other.arguments) {
     if (value.isTensor() && value.toTensor().defined() && !is_single(value.toTensor())) {
       value = replace(value.toTensor());
@@ -64,7 +64,7 @@ Bound replaced(const Bound& call, Replace replace) {
 }
 
 // Whether its iterator has all that it works on. Of numbers with few bits, torch takes out the one that is for all.
-bool is_movable(const Bound& call) {
+bool is_movable(const KernelCall& call) {
   bool single = false, few_bits = false;
   for (const auto& value : call.arguments) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
@@ -93,7 +93,7 @@ class Tile {
     }
   }
 
-  Bound call(const Bound& call) {
+  KernelCall call(const KernelCall& call) {
     return replaced(call, [&](const at::Tensor& tensor) { return here(tensor); });
   }
   std::vector<c10::Storage>& storages() { return storages_; }
@@ -171,7 +171,7 @@ class Lane {
     return all;
   }
 
-  TileOp op_of(const Chain& chain, const Bound& call, Tile& tile, int64_t elements) {
+  TileOp op_of(const Chain& chain, const KernelCall& call, Tile& tile, int64_t elements) {
     TileOp op;
     auto here = tile.call(call);
     op.kernel = tile_kernel(here);
@@ -263,7 +263,7 @@ class TiledKernel final : public Kernel {
     const char* first = static_cast<const char*>(numbers_.const_data_ptr());
     iterator_.for_each(
         [&](char** data, const int64_t* strides, int64_t count, int64_t) {
-          Below below;
+          BelowAutograd below_autograd;
           for (int64_t i = 0; i < count; i++) lanes_[data[0] + i * strides[0] - first]->run();
         },
         1);
@@ -300,7 +300,7 @@ bool has_one_partition(int64_t elements) {
   return threads == 1 || elements >= threads * at::internal::GRAIN_SIZE;
 }
 
-bool is_tileable(const Bound& call) {
+bool is_tileable(const KernelCall& call) {
   if (call.results.empty() || !is_pointwise(*call.op)) return false;
   const auto& first = call.results[0];
   if (!first.defined() || first.numel() < 2) return false;

@@ -19,7 +19,7 @@ struct Region {
 struct Chain {
   int64_t elements = 0;
   std::vector<Region> regions;  // all that the calls use
-  std::vector<const Bound*> calls;
+  std::vector<const KernelCall*> calls;
 };
 
 bool is_pointwise(const tape::OpInfo& op);
@@ -27,7 +27,7 @@ bool is_single(const at::Tensor& tensor);  // one number for all elements
 Region region_of(const at::Tensor& tensor);
 
 // Whether the call gives in tiles what it gives at once: an op of one element each, on memory without gaps.
-bool is_tileable(const Bound& call);
+bool is_tileable(const KernelCall& call);
 
 // Whether torch parts so many elements among its threads in the same way for every op.
 bool has_one_partition(int64_t elements);

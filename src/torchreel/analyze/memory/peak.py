@@ -52,8 +52,8 @@ def peaks(memory: DeviceMemory) -> Peaks:
 
 
 def _peak(memory: DeviceMemory, level: Ints) -> Peak:
-    place = int(level.argmax())
-    return Peak(int(level[place]), moment(memory, place - 1))
+    index = int(level.argmax())
+    return Peak(int(level[index]), moment(memory, index - 1))
 
 
 def moment(memory: DeviceMemory, position: int) -> Moment:

@@ -82,8 +82,8 @@ def _regions(above: Ints, level: Ints, least: float) -> list[tuple[int, int]]:
     firsts, lasts = edges[::2], edges[1::2] - 1
     if not len(firsts):
         return []
-    places = np.stack((firsts, lasts + 1), axis=1).ravel()
-    heights, tops = (np.maximum.reduceat(np.append(values, 0), places)[::2] for values in (above, level))
+    indices = np.stack((firsts, lasts + 1), axis=1).ravel()
+    heights, tops = (np.maximum.reduceat(np.append(values, 0), indices)[::2] for values in (above, level))
     order = [n for n in np.lexsort((-tops, -heights))[:_CANDIDATES] if heights[n] >= least]
     return [(int(firsts[n]), int(lasts[n])) for n in order]
 
@@ -93,15 +93,15 @@ def _top(above: Ints, first: int, last: int) -> int:
 
 
 def _spike(memory: DeviceMemory, above: Ints, first: int, last: int, times: int) -> Spike:
-    history, place = memory.history, _top(above, first, last)
+    history, index = memory.history, _top(above, first, last)
     start, end = history.time_of(first - 1), history.time_of(last)
     return Spike(
-        bytes=int(above[place]),
-        level=int(history.allocated[place]),
-        moment=moment(memory, place - 1),
+        bytes=int(above[index]),
+        level=int(history.allocated[index]),
+        moment=moment(memory, index - 1),
         duration_ns=None if start is None or end is None else end - start,
         events=last - first + 1,
-        at_peak=bool(history.allocated[place] == history.allocated.max()),
+        at_peak=bool(history.allocated[index] == history.allocated.max()),
         lines=_lines(memory, above, first, last),
         times=times,
     )
@@ -113,11 +113,11 @@ def _lines(memory: DeviceMemory, above: Ints, first: int, last: int) -> tuple[tu
     Where these do not make up for it, a block took the place of another: then the lines of all that it made.
     """
     blocks, labels = memory.history.blocks, memory.labels("stack")
-    place = _top(above, first, last)
-    alive = memory.history.alive(place - 1)
+    index = _top(above, first, last)
+    alive = memory.history.alive(index - 1)
     made = alive[blocks.start[alive] >= first - 1]
     own = made[blocks.end[made] <= last]
-    if 2 * int(blocks.size[own].sum()) < int(above[place]):
+    if 2 * int(blocks.size[own].sum()) < int(above[index]):
         own = made
     totals = np.bincount(labels.number[own], blocks.size[own], len(labels.texts)).astype(np.int64)
     order = np.argsort(-totals, kind="stable")[:_LINES]

@@ -93,13 +93,13 @@ def _peak_columns(report: MemoryReport) -> list[Column]:
     cells = [(f"Peak {name}", bytes_text(size), *when(at), where(at)) for name, size, at in rows]
     if peak.reserved is None:
         cells.append(("Peak reserved", "none", "", "", "the system's allocator reserves nothing"))
-    first, size, time, step, place = zip(*cells, strict=True)
+    first, size, time, step, location = zip(*cells, strict=True)
     columns = [
         Column("", first),
         Column("Bytes", size, number=True),
         Column("At", time, number=True),
         Column("Step", step, number=True),
-        Column("Where", place),
+        Column("Where", location),
     ]
     return [column for column in columns if any(column.cells)]
 

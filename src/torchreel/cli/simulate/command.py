@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torchreel.cli.simulate.what_if import WhatIf
     from torchreel.reel import Reel
     from torchreel.simulator.conf import Conf
-    from torchreel.simulator.program import Program, Programs
+    from torchreel.simulator.request_trace import RequestTrace, RequestTraces
     from torchreel.simulator.simulate import Simulation
 
 
@@ -120,24 +120,26 @@ def _sweep(question: Question, form: str) -> int:
     from torchreel.simulator.sweep.sweep import made_on_windows, try_settings
 
     with open_source(question.source) as reel:
-        programs = _programs(reel, question)
+        request_traces = _request_traces(reel, question)
         windows = made_on_windows(reel)
-        more = _about_recording(recorded(reel), programs, question)
+        more = _about_recording(recorded(reel), request_traces, question)
     with bar() as progress:
         trials = try_settings(
-            programs, question.capacity, question.fraction, question.version, question.conf, windows, progress
+            request_traces, question.capacity, question.fraction, question.version, question.conf, windows, progress
         )
     print_sweep(trials, advise(trials), more, form)
     return 0
 
 
-def _about_recording(facts: list[Recorded], programs: Programs, question: Question) -> list[str]:
+def _about_recording(facts: list[Recorded], request_traces: RequestTraces, question: Question) -> list[str]:
     """What the recording gives reason to ask next."""
     from torchreel.simulator.sweep.advice import room
 
     said = []
     failed = [
-        fact for fact in facts if fact.ooms and fact.room and any(fact.device in name for name in programs.devices)
+        fact
+        for fact in facts
+        if fact.ooms and fact.room and any(fact.device in name for name in request_traces.devices)
     ]
     if failed and question.capacity is None:
         size = failed[0].room or 0
@@ -145,8 +147,8 @@ def _about_recording(facts: list[Recorded], programs: Programs, question: Questi
             f"The recorded run ran out of memory on {failed[0].device}, where its allocator had {room(size)}: "
             f"--capacity {size >> 20}MiB tells which settings would have fitted there."
         )
-    if len(programs.devices) > 1:
-        said.append(f"These are {len(programs.devices)} devices together: --device asks about one of them.")
+    if len(request_traces.devices) > 1:
+        said.append(f"These are {len(request_traces.devices)} devices together: --device asks about one of them.")
     return said
 
 
@@ -156,11 +158,11 @@ def _what_if(question: Question, form: str) -> int:
     from torchreel.simulator.simulate import simulate
 
     with open_source(question.source) as reel:
-        programs = _programs(reel, question)
+        request_traces = _request_traces(reel, question)
         simulated = interruptible(
-            lambda: simulate(programs, question.conf, question.capacity, question.version, question.fraction)
+            lambda: simulate(request_traces, question.conf, question.capacity, question.version, question.fraction)
         )
-        answers = _answers(reel, question, programs, simulated)
+        answers = _answers(reel, question, request_traces, simulated)
     print_what_if(answers, form)
     if form == "table":
         capacity = f" --capacity {shlex.quote(question.capacity)}" if question.capacity else ""
@@ -169,16 +171,16 @@ def _what_if(question: Question, form: str) -> int:
     return 0
 
 
-def _programs(reel: Reel, question: Question) -> Programs:
-    """The programs of the devices that were asked for; a state without a history has none."""
-    from torchreel.simulator.source import programs
+def _request_traces(reel: Reel, question: Question) -> RequestTraces:
+    """The request traces of the devices that were asked for; a state without a history has none."""
+    from torchreel.simulator.source import request_traces
     from torchreel.simulator.sweep.sweep import only
 
-    found = only(interruptible(lambda: programs(reel)), question.device)
+    found = only(interruptible(lambda: request_traces(reel)), question.device)
     if question.fraction is not None and question.capacity is None and not any(map(_total, found.devices.values())):
         raise OptionError("--fraction is a part of the device's memory, which this recording lacks: give --capacity.")
     # PyTorch keeps one event even where no history is recorded.
-    if not any((program.ids >= 0).sum() > 1 for program in found.devices.values()):
+    if not any((requests.ids >= 0).sum() > 1 for requests in found.devices.values()):
         raise OptionError(
             f"{question.source} holds no history, only the state at one moment: call "
             "torch.cuda.memory._record_memory_history() before the part of interest, and dump the snapshot after it."
@@ -186,7 +188,7 @@ def _programs(reel: Reel, question: Question) -> Programs:
     return found
 
 
-def _answers(reel: Reel, question: Question, programs: Programs, simulated: Simulation) -> dict[str, WhatIf]:
+def _answers(reel: Reel, question: Question, request_traces: RequestTraces, simulated: Simulation) -> dict[str, WhatIf]:
     """Each device's simulation beside what was recorded."""
     from torchreel.cli.simulate.recorded import recorded, source_line
     from torchreel.cli.simulate.what_if import WhatIf
@@ -196,11 +198,11 @@ def _answers(reel: Reel, question: Question, programs: Programs, simulated: Simu
 
     asked = None if question.conf is None else parse(question.conf)
     facts = recorded(reel)
-    as_recorded = simulate(programs).devices
+    as_recorded = simulate(request_traces).devices
     answers = {}
     for name, simulation in simulated.devices.items():
         fact, failure = _fact(facts, name), simulation.first_oom
-        recorded_conf = programs.devices[name].conf
+        recorded_conf = request_traces.devices[name].conf
         answers[name] = WhatIf(
             recorded=fact,
             as_recorded=as_recorded[name],
@@ -208,23 +210,23 @@ def _answers(reel: Reel, question: Question, programs: Programs, simulated: Simu
             recorded_conf=recorded_conf,
             conf=asked or recorded_conf,
             capacity=None if question.capacity is None else parse_size(question.capacity),
-            limited=_is_limited(question, programs.devices[name], asked or recorded_conf),
+            limited=_is_limited(question, request_traces.devices[name], asked or recorded_conf),
             line=None if failure is None or failure.event < 0 else source_line(reel, fact.process, failure.event),
         )
     return answers
 
 
-def _total(program: Program) -> int | None:
-    return program.total
+def _total(requests: RequestTrace) -> int | None:
+    return requests.total
 
 
-def _is_limited(question: Question, program: Program, conf: Conf) -> bool:
+def _is_limited(question: Question, requests: RequestTrace, conf: Conf) -> bool:
     from torchreel.reel.sizes import parse_size
     from torchreel.simulator.rules import limit_of
 
-    given = (question.fraction, conf.per_process_memory_fraction, program.fraction)
+    given = (question.fraction, conf.per_process_memory_fraction, requests.fraction)
     fraction = next((one for one in given if one is not None), None)
-    total = program.total if question.capacity is None else parse_size(question.capacity)
+    total = requests.total if question.capacity is None else parse_size(question.capacity)
     return limit_of(total, fraction) is not None
 
 

@@ -33,10 +33,10 @@ def recorded(reel: Reel) -> list[Recorded]:
 def _recorded(history: History) -> Recorded:
     peak = fragmentation = None
     if history.reserves:
-        place = int(history.reserved.argmax())
-        peak = int(history.reserved[place])
+        index = int(history.reserved.argmax())
+        peak = int(history.reserved[index])
         # The request for which it was reserved comes after it.
-        held = int(history.allocated[place : place + 2].max())
+        held = int(history.allocated[index : index + 2].max())
         fragmentation = 1 - held / peak if peak > 0 else 0.0
     return Recorded(
         process=history.process,
@@ -67,5 +67,5 @@ def source_line(reel: Reel, process: int, event: int) -> str | None:
     if row.num_rows != 1 or row["stack"][0].as_py() is None:
         return None
     stacks = stacks_of(reel, process)
-    place = int(stacks.rows(ints(row, "stack"))[0])
-    return stacks.line(place).text if 0 <= place < len(stacks) else None
+    index = int(stacks.rows(ints(row, "stack"))[0])
+    return stacks.line(index).text if 0 <= index < len(stacks) else None

@@ -24,7 +24,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where an op stands in the program that the model was made from."""
 
     modules: tuple[tuple[str, str], ...] = ()
@@ -56,7 +56,7 @@ class BackendEvent:
     parent: int | None = None
     """The event within which it lies: its index in the same list."""
     debug_handle: int | None = None
-    place: Place | None = None
+    location: Location | None = None
     inputs: tuple[TensorType, ...] | None = None
     flops: int | None = None
     thread: int = 0
@@ -70,7 +70,7 @@ class Calls(Protocol):
 
     def leave(self) -> None: ...
 
-    def script_places(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
+    def script_locations(self) -> list[tuple[list[str], list[tuple[str, int, str]], list[str]]]:
         """Where TorchScript's interpreter was, by debug handle: modules, frames as file, line and function, and the
         text of the source around each frame."""
 
@@ -94,12 +94,12 @@ class Adapter:
     remark: str | None = None
     """What could not be known of the model, and why."""
 
-    def check(self, places: bool) -> None:
+    def check(self, locations: bool) -> None:
         """Raise EdgeError, before anything is begun, if places are wanted and the model has none.
 
         Here they are missing where there is a remark; an adapter whose remarks may say less than that overrides it.
         """
-        if places and self.remark is not None:
+        if locations and self.remark is not None:
             raise EdgeError(self.remark)
 
     @property
@@ -111,19 +111,19 @@ class Adapter:
         """From now on each call of the model is told. Gives what ends that."""
         raise NotImplementedError
 
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
+    def locations(self, handles: Sequence[int]) -> dict[int, Location]:
         """Where these debug handles stand; those that nothing is known of are left out."""
         return {}
 
-    def places_of_backend(self, handles: Sequence[int]) -> dict[int, Place]:
+    def locations_of_backend(self, handles: Sequence[int]) -> dict[int, Location]:
         """Where the debug handles stand that a backend of the model was given, if the model's file numbers its ops."""
         return {}
 
-    def place_of_line(self, file: str, line: int) -> Place | None:
+    def location_of_line(self, file: str, line: int) -> Location | None:
         """Where a line stands that Python ran, if it is of code that was generated for the model."""
         return None
 
-    def place_of_kernel(self, name: str, nth: int) -> Place | None:
+    def location_of_kernel(self, name: str, nth: int) -> Location | None:
         """Where the nth op of this name in a call stands, from 0, if that is how the model knows its ops."""
         return None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torchreel import _lite
-from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Place, Undo
+from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Location, Undo
 from torchreel.edge.formats.calls import watch_call, watch_method
 from torchreel.edge.formats.hierarchy import modules_of, steps_of
 from torchreel.edge.formats.reasons import or_say
@@ -93,19 +93,19 @@ class Lite(Adapter):
 
         return undo
 
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
+    def locations(self, handles: Sequence[int]) -> dict[int, Location]:
         if self.remark is not None:
             return {}
-        places = {handle: _place(*self._texts(handle)) for handle in handles}
-        return {handle: place for handle, place in places.items() if place.modules or place.frames}
+        locations = {handle: _location(*self._texts(handle)) for handle in handles}
+        return {handle: location for handle, location in locations.items() if location.modules or location.frames}
 
-    def places_of_backend(self, handles: Sequence[int]) -> dict[int, Place]:
-        return self.places(handles)
+    def locations_of_backend(self, handles: Sequence[int]) -> dict[int, Location]:
+        return self.locations(handles)
 
 
-def _place(hierarchy: str, traceback: str) -> Place:
+def _location(hierarchy: str, traceback: str) -> Location:
     frames = tuple(replace(frame, function=_function(frame.function)) for frame in frames_of(traceback))
-    return Place(modules_of(steps_of(hierarchy), texts_of(traceback)[::-1]), frames)
+    return Location(modules_of(steps_of(hierarchy), texts_of(traceback)[::-1]), frames)
 
 
 def _function(name: str) -> str:

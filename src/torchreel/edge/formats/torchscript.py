@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Frame, Place, Undo
+from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Frame, Location, Undo
 from torchreel.edge.formats.eager import watch_hooks
 from torchreel.edge.formats.exported.pt2 import is_exported
 from torchreel.edge.formats.hierarchy import modules_of, steps_of
@@ -64,14 +64,14 @@ class TorchScript(Adapter):
         self._calls = calls
         return watch_hooks(self._module, calls)
 
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
-        known = self._calls.script_places() if self._calls is not None else []
-        return {handle: self._place(*known[handle]) for handle in handles if handle < len(known)}
+    def locations(self, handles: Sequence[int]) -> dict[int, Location]:
+        known = self._calls.script_locations() if self._calls is not None else []
+        return {handle: self._location(*known[handle]) for handle in handles if handle < len(known)}
 
-    def _place(self, hierarchy: list[str], frames: list[tuple[str, int, str]], texts: list[str]) -> Place:
+    def _location(self, hierarchy: list[str], frames: list[tuple[str, int, str]], texts: list[str]) -> Location:
         steps = [step for text in hierarchy for step in steps_of(text)]
         modules = with_lists(self._module, modules_of(steps, texts[::-1]))
-        return Place(modules, tuple(_frame(*frame) for frame in frames))
+        return Location(modules, tuple(_frame(*frame) for frame in frames))
 
 
 def _frame(file: str, line: int, function: str) -> Frame:

@@ -82,10 +82,10 @@ class _Nodes:
         for thread, node in threads.items():
             yield self._label(node, self._process, _THREAD, thread + 1)
         enclosing = self._ids.new()
-        for place, op in enumerate(program.ops):
-            yield self._op(place, op, enclosing if op.thread == 0 else threads[op.thread])
-            if place % 1000 == 0:
-                progress(place, len(program.ops))
+        for index, op in enumerate(program.ops):
+            yield self._op(index, op, enclosing if op.thread == 0 else threads[op.thread])
+            if index % 1000 == 0:
+                progress(index, len(program.ops))
         progress(len(program.ops), len(program.ops))
         yield self._label(enclosing, threads[0], _STEP, 1, call=True)
         yield self._label(self._process, self._process, _PROCESS, 0)
@@ -93,11 +93,11 @@ class _Nodes:
     def _label(self, node: int, parent: int, name: str, thread: int, call: bool = False) -> dict[str, Any]:
         return self._node(node, parent, name, [], [], {"scope": _USER_SCOPE, "tid": thread}, call)
 
-    def _op(self, place: int, op: Op, parent: int) -> dict[str, Any]:
+    def _op(self, index: int, op: Op, parent: int) -> dict[str, Any]:
         node = self._ids.new()
         is_torchs = not op.name.startswith("torchreel::")
         name = op.name.partition(".")[0] if is_torchs else _LABEL.format(op.name)
-        sequence = op.forward if op.forward >= 0 else place if place in self._has_gradient else -1
+        sequence = op.forward if op.forward >= 0 else index if index in self._has_gradient else -1
         forward_thread = self._program.ops[op.forward].thread + 1 if op.forward >= 0 else 0
         attributes = {
             "seq_id": sequence,

@@ -35,25 +35,27 @@ def devices_of(reel: Reel) -> list[Device]:
     for process, part in zip(processes, reel.parts, strict=True):
         said = {row[0]: row[1:] for row in process.rows("devices", _SAID) if row[0] is not None}
         lost = next((count for (count,) in process.rows("processes", ["lost_events"]) if count), None)
-        places = _places({name: None if several else row[0] for name, row in said.items()}, _used(process), len(found))
-        for name, index in places.items():
+        indices = _indices(
+            {name: None if several else row[0] for name, row in said.items()}, _used(process), len(found)
+        )
+        for name, index in indices.items():
             note = None if _has_segments(process, name) else _SINGLE_BLOCKS
             rest = said[name][1:] if name in said else (None, None, lost, note)
             found.append(Device(part.index, name, f"{part.name} {name}" if several else name, index, *rest))
     return found
 
 
-def _places(said: dict[str, int | None], used: list[str], first: int) -> dict[str, int]:
+def _indices(said: dict[str, int | None], used: list[str], first: int) -> dict[str, int]:
     """The place of each device in device_traces: the one that the reel says, or else the first that is free."""
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for name, index in sorted(said.items(), key=lambda item: item[1] or 0):
-        if index is not None and 0 <= index <= _MAX_INDEX and index not in places.values():
-            places[name] = index
+        if index is not None and 0 <= index <= _MAX_INDEX and index not in indices.values():
+            indices[name] = index
     for name in used:
-        if name not in places:
-            taken = set(places.values())
-            places[name] = next(index for index in itertools.count(first) if index not in taken)
-    return dict(sorted(places.items(), key=lambda item: item[1]))
+        if name not in indices:
+            taken = set(indices.values())
+            indices[name] = next(index for index in itertools.count(first) if index not in taken)
+    return dict(sorted(indices.items(), key=lambda item: item[1]))
 
 
 def _used(process: ProcessTables) -> list[str]:

@@ -8,7 +8,7 @@ import torch
 
 from torchreel import _graphs
 from torchreel.graphs.record.derivatives import Pattern
-from torchreel.graphs.record.recording import Recording, fit_objects
+from torchreel.graphs.record.recorded_call import RecordedCall, fit_objects
 from torchreel.guards.python_guards import PythonGuards
 from torchreel.tape.structure import Structure
 
@@ -84,24 +84,24 @@ class CallKind:
             return
         found: list[Any] = [None] * len(outputs)
 
-        def seen(place: int, gradient: torch.Tensor | None) -> None:
+        def seen(index: int, gradient: torch.Tensor | None) -> None:
             if torch.is_grad_enabled():
                 self.give_up(_TWICE)
             if gradient is None or gradient.layout != torch.strided:
                 return
-            found[place] = (tuple(gradient.shape), gradient.stride())
+            found[index] = (tuple(gradient.shape), gradient.stride())
             self.pattern = tuple(found)
 
-        for place, tensor in enumerate(outputs):  # at the node: the tensor is the caller's
+        for index, tensor in enumerate(outputs):  # at the node: the tensor is the caller's
             number = tensor.output_nr
-            tensor.grad_fn.register_prehook(lambda given, place=place, number=number: seen(place, given[number]))
+            tensor.grad_fn.register_prehook(lambda given, index=index, number=number: seen(index, given[number]))
 
     def learn_gradients(
-        self, gradients: list[torch.Tensor | None], places: list[int], count: int, create_graph: bool
+        self, gradients: list[torch.Tensor | None], indices: list[int], count: int, create_graph: bool
     ) -> bool:
         """A backward came that is not the recorded one; gives whether it shall be recorded.
 
-        Of the `count` outputs that have a gradient, it was given those of `places`.
+        Of the `count` outputs that have a gradient, it was given those of `indices`.
         """
         if create_graph:
             self.give_up(_TWICE)
@@ -110,8 +110,8 @@ class CallKind:
             return False
         known = list(self.pattern or ())[:count]
         found = [*known, *[None] * (count - len(known))]
-        for place, one in zip(places, gradients, strict=True):
-            found[place] = None if one is None else (tuple(one.shape), one.stride())
+        for index, one in zip(indices, gradients, strict=True):
+            found[index] = None if one is None else (tuple(one.shape), one.stride())
         if tuple(found) == self.pattern:
             return False
         self._patterns += 1
@@ -141,7 +141,7 @@ class CallKind:
         self.skipped += not passing
         self.tell(why)
 
-    def recorded(self, recording: Recording) -> None:
+    def recorded(self, recording: RecordedCall) -> None:
         self.numbers.add(recording.number)
 
     def let_go(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchreel.errors import GraphError
 from torchreel.graphs.call.state import State
-from torchreel.graphs.record.recording import Recording
+from torchreel.graphs.record.recorded_call import RecordedCall
 from torchreel.tape.structure import Structure
 
 _RUNS = 20
@@ -21,16 +21,16 @@ class Cost:
     ns: float  # the least of some runs; a clock that is asked twice is part of it
 
 
-def costs_of(recording: Recording | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Cost]:
+def costs_of(recording: RecordedCall | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Cost]:
     """The ops of the forward, in their order. What they write is put back."""
     if recording is None:
         raise GraphError("Such a call has no graph yet: call the function a few times with these arguments first.")
     inputs = Structure((args, kwargs)).tensors
-    route = recording.way.route
+    replay = recording.entry.replay
     state = State(recording, inputs)
     rows: list[tuple[int, str, float]] = []
     for _ in range(_RUNS):
-        found = route.timed_run(inputs)
+        found = replay.timed_run(inputs)
         state.put_back()
         rows = (
             found

@@ -30,7 +30,7 @@ from torchreel.graphs.options import (
 )
 from torchreel.graphs.record.derivatives import inseparable
 from torchreel.graphs.record.generated_lines import NodeLines
-from torchreel.graphs.record.recording import Recording, Take
+from torchreel.graphs.record.recorded_call import RecordedCall, Take
 from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.skips import Skip, Skips
 from torchreel.graphs.steps import follow_torchs_steps
@@ -70,7 +70,7 @@ def _users_level() -> int:
     return level
 
 
-class Graphed(_graphs.Entry):
+class Graphed(_graphs.CachedCall):
     """What `torchreel.graphed` returns: called like the function itself, and with its attributes.
 
     `fixed` is for a function that somebody else guards, such as a graph of torch.compile: what Python reads is not
@@ -85,18 +85,18 @@ class Graphed(_graphs.Entry):
         fixed: Sequence[bool] | None = None,
         lines: NodeLines | None = None,
     ) -> None:
-        self._ways = _graphs.Ways()
+        self._cache = _graphs.CallCache()
         self._options = options
         self._verify(True)
-        super().__init__(self._ways, self._miss)
+        super().__init__(self._cache, self._miss)
         if not isinstance(function, torch.nn.Module):
             functools.update_wrapper(self, function, updated=())
         self.__wrapped__ = function
         self._fixed = fixed
         self._lines = lines or {}
         self._kinds: list[CallKind] = []
-        self._recordings: dict[int, Recording] = {}
-        self._dropped: dict[int, Recording] = {}  # which backwards of earlier calls may ask for
+        self._recordings: dict[int, RecordedCall] = {}
+        self._dropped: dict[int, RecordedCall] = {}  # which backwards of earlier calls may ask for
         self._eager = 0
         self._dropped_hits = 0
         self._warned: set[str] = set()
@@ -131,7 +131,7 @@ class Graphed(_graphs.Entry):
 
     def _miss(self, *args: Any, **kwargs: Any) -> Any:
         """A call that no graph can take, now or at all."""
-        why, number, detail, op = self._ways.missed
+        why, number, detail, op = self._cache.last_miss
         if torch.compiler.is_compiling() or _tape.is_recording():
             return self._run(args, kwargs)  # a part of something else
         if why in ("off", "foreign"):
@@ -328,7 +328,7 @@ class Graphed(_graphs.Entry):
         elif why == "guard":
             line = recording.line(op)
             where = f"{recording.op_name(op)}{f' ({line})' if line else ''}"
-            kind.guarded(f"{where} {detail}", recording.way.route.hits)
+            kind.guarded(f"{where} {detail}", recording.entry.replay.hits)
         elif why == "failed":
             line = recording.line(op)
             kind.failing = f"{recording.op_name(op)}{f' ({line})' if line else ''} fails on fixed memory."
@@ -366,14 +366,14 @@ class Graphed(_graphs.Entry):
         again.number = recording.number
         kind.recorded(recording)
         self._recordings[recording.number] = recording
-        self._ways.add(recording.way)
+        self._cache.add(recording.entry)
         return result
 
     def forget(self) -> None:
         """Have no recordings any more, as if it had never been called. Backwards of earlier calls still run."""
         for recording in list(self._recordings.values()):
-            self._ways.drop(recording.number)
-            self._dropped_hits += recording.way.route.hits
+            self._cache.drop(recording.number)
+            self._dropped_hits += recording.entry.replay.hits
         self._recordings.clear()
         self._dropped.clear()
         self._kinds.clear()
@@ -397,9 +397,9 @@ class Graphed(_graphs.Entry):
         for number in kind.numbers & self._recordings.keys():
             self._drop(self._recordings[number])
 
-    def _drop(self, recording: Recording) -> None:
-        self._ways.drop(recording.number)
-        self._dropped_hits += recording.way.route.hits
+    def _drop(self, recording: RecordedCall) -> None:
+        self._cache.drop(recording.number)
+        self._dropped_hits += recording.entry.replay.hits
         del self._recordings[recording.number]
         self._dropped[recording.number] = recording
         while len(self._dropped) > _DROPPED:
@@ -424,7 +424,7 @@ class Graphed(_graphs.Entry):
         gradients: list[Any],
         create_graph: bool,
         other_modes: bool,
-        place: int,
+        index: int,
         cuts: list[torch.Tensor],
     ) -> list[torch.Tensor | None]:
         """Of an earlier call: one that is not the recorded one."""
@@ -446,9 +446,9 @@ class Graphed(_graphs.Entry):
         if other_modes:
             kind.give_up("Its backward runs in other modes of torch (autocast, threads ...) than its forward.")
         assert recording.derivatives is not None
-        segment = recording.derivatives.segments[place]
-        count = sum(len(one.places) for one in recording.derivatives.segments)
-        if kind.learn_gradients(gradients, segment.places, count, create_graph) and number in self._recordings:
+        segment = recording.derivatives.segments[index]
+        count = sum(len(one.indices) for one in recording.derivatives.segments)
+        if kind.learn_gradients(gradients, segment.indices, count, create_graph) and number in self._recordings:
             self._drop(recording)
         return derivatives_of(self.__wrapped__, recording, call, gradients, create_graph, segment, cuts)
 
@@ -468,7 +468,7 @@ class Graphed(_graphs.Entry):
         """Whether it gives eager's bits."""
         return self._options.exact
 
-    def recording_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording | None:
+    def recording_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedCall | None:
         """The one that such a call would replay, or None."""
         modes = _graphs.Modes.now()
         for kind in self._kinds:
@@ -481,7 +481,7 @@ class Graphed(_graphs.Entry):
         """Where the time of such a call goes, op by op."""
         return costs_of(self.recording_for(args, kwargs), args, kwargs)
 
-    def recordings(self) -> list[Recording]:
+    def recordings(self) -> list[RecordedCall]:
         return list(self._recordings.values())
 
     def kinds(self) -> list[CallKind]:
@@ -492,7 +492,7 @@ class Graphed(_graphs.Entry):
         return self._skips.all()
 
     def replays(self) -> int:
-        return self._dropped_hits + sum(int(one.way.route.hits) for one in self._recordings.values())
+        return self._dropped_hits + sum(int(one.entry.replay.hits) for one in self._recordings.values())
 
     def eager_calls(self) -> int:
         return self._eager
@@ -507,25 +507,25 @@ class Graphed(_graphs.Entry):
 
     def _verify(self, on: bool) -> None:
         wanted = self._options.verify
-        self._ways.verify_first = on and wanted == "first"
-        self._ways.verify = 0 if not on or wanted == "first" else wanted
+        self._cache.verify_first = on and wanted == "first"
+        self._cache.verify = 0 if not on or wanted == "first" else wanted
 
-    def pattern_of(self, recording: Recording) -> Any:
+    def pattern_of(self, recording: RecordedCall) -> Any:
         """How gradients come to its outputs."""
         return next((kind.pattern for kind in self._kinds if recording.number in kind.numbers), None)
 
-    def is_sound(self, recording: Recording) -> None:
+    def is_sound(self, recording: RecordedCall) -> None:
         """Its replay was held against eager, and gave the same."""
-        recording.way.verified = True
+        recording.entry.verified = True
 
-    def retire(self, recording: Recording, why: str) -> None:
+    def retire(self, recording: RecordedCall, why: str) -> None:
         """Its replay is not what eager gives: never run it again."""
         for kind in self._kinds:
             if recording.number in kind.numbers:
                 kind.give_up(why)
                 self._drop_all(kind)
 
-    def _held_error(self, recording: Recording) -> HeldOutputError:
+    def _held_error(self, recording: RecordedCall) -> HeldOutputError:
         return HeldOutputError(
             f"An output of {self._name} from an earlier call is still held, and this call would overwrite it "
             f"({recording.output_line()}). Keep a copy of it with clone(), let go of it, say that the step is over "

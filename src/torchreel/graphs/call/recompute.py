@@ -16,14 +16,14 @@ from torchreel.graphs.call.state import State
 from torchreel.graphs.record.derivatives import Segment
 from torchreel.graphs.record.gradient_parts import GradientParts
 from torchreel.graphs.record.joined import derivatives_again, leaves_for
-from torchreel.graphs.record.recording import Recording
+from torchreel.graphs.record.recorded_call import RecordedCall
 from torchreel.tape.quiet import quietly
 from torchreel.tape.structure import Structure
 
 
 def derivatives_of(
     function: Callable[..., Any],
-    recording: Recording,
+    recording: RecordedCall,
     call: tuple[Any, ...],
     gradients: list[torch.Tensor | None],
     create_graph: bool,
@@ -62,7 +62,7 @@ def derivatives_of(
 
 
 def _derivatives(
-    recording: Recording,
+    recording: RecordedCall,
     segment: Segment,
     outputs: list[torch.Tensor],
     owners: list[torch.Tensor],
@@ -72,18 +72,18 @@ def _derivatives(
 ) -> list[torch.Tensor | None]:
     """Of the outputs, by leaves that stand for the originals; parts of one gradient stay apart."""
     wanted = [
-        (outputs[place], gradient)
-        for place, gradient in zip(segment.outputs, gradients, strict=True)
+        (outputs[index], gradient)
+        for index, gradient in zip(segment.outputs, gradients, strict=True)
         if gradient is not None
     ]
     if not wanted:
         return [None] * len(segment.derivative_slots)
     slots, cuts = list(dict.fromkeys(segment.owner_slots)), list(dict.fromkeys(segment.cuts))
-    ends = [outputs[place] for place in cuts]
-    parts = GradientParts([outputs[place] for place in segment.outputs], owners, ends)
-    known = [("owner", slot) for slot in slots] + [("cut", place) for place in cuts]
-    recorded = [("owner", slot) for slot in segment.owner_slots] + [("cut", place) for place in segment.cuts]
-    if [known[place] for place in parts.places] != recorded:
+    ends = [outputs[index] for index in cuts]
+    parts = GradientParts([outputs[index] for index in segment.outputs], owners, ends)
+    known = [("owner", slot) for slot in slots] + [("cut", index) for index in cuts]
+    recorded = [("owner", slot) for slot in segment.owner_slots] + [("cut", index) for index in segment.cuts]
+    if [known[index] for index in parts.indices] != recorded:
         raise GraphError(
             f"A backward of {recording.program.provenance.function} is not the recorded one, and the function, which "
             "runs again for it, uses its inputs and parameters otherwise than it did in the recorded call."
@@ -94,7 +94,7 @@ def _derivatives(
     return derivatives_again(parts, tensors, owners, originals, given, ends)
 
 
-def _check_that_nothing_changed(recording: Recording) -> None:
+def _check_that_nothing_changed(recording: RecordedCall) -> None:
     """The function would do something else now than in the forward that this backward is of."""
     function = recording.program.provenance.function
     if recording.guards is not None and not recording.guards.native.hold_but_for_tensors():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchreel.graphs.record.recording import Recording
+from torchreel.graphs.record.recorded_call import RecordedCall
 from torchreel.program.query.writes import written_storages
 from torchreel.tape.quiet import quietly
 
@@ -12,7 +12,7 @@ from torchreel.tape.quiet import quietly
 class State:
     """As it is now."""
 
-    def __init__(self, recording: Recording, inputs: list[torch.Tensor] | None = None) -> None:
+    def __init__(self, recording: RecordedCall, inputs: list[torch.Tensor] | None = None) -> None:
         program = recording.program
         written = written_storages(program)
         taken = {each.slot for each in program.inputs}

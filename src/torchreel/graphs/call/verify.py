@@ -13,7 +13,7 @@ from torchreel.graphs.call.state import State
 from torchreel.graphs.record.derivatives import Pattern, gradient_for
 from torchreel.graphs.record.gradient_parts import GradientParts
 from torchreel.graphs.record.joined import leaves_for
-from torchreel.graphs.record.recording import Recording
+from torchreel.graphs.record.recorded_call import RecordedCall
 from torchreel.program.model import Digest, Op
 from torchreel.program.query.source_frames import source_line
 from torchreel.tape.capture.trace import trace
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torchreel.graphs.call.entry import Graphed
 
 
-def verified(graphed: Graphed, recording: Recording | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def verified(graphed: Graphed, recording: RecordedCall | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Replays, puts everything back, and runs the function itself, whose results are given.
 
     A difference is a VerifyError; while a reel is recorded it is a mark there, and the graph is not used again.
@@ -41,9 +41,9 @@ def verified(graphed: Graphed, recording: Recording | None, args: tuple[Any, ...
     tried, named = structure.rebuild(alone) if apart else (args, kwargs)
     before = State(recording, inputs)
     pattern = graphed.pattern_of(recording)
-    hits = recording.way.route.hits
+    hits = recording.entry.replay.hits
     given = graphed.unverified(tried, named)
-    if recording.way.route.hits == hits:  # it was not this recording that ran, or none
+    if recording.entry.replay.hits == hits:  # it was not this recording that ran, or none
         if not apart:
             return given
         before.put_back()
@@ -94,7 +94,7 @@ def _copies(result: Any) -> list[torch.Tensor]:
 
 
 def _derivatives(
-    pattern: Pattern | None, recording: Recording, result: Any, inputs: list[torch.Tensor]
+    pattern: Pattern | None, recording: RecordedCall, result: Any, inputs: list[torch.Tensor]
 ) -> list[torch.Tensor | None]:
     """Of results that can be differentiated, for gradients of the recorded form; the results can be used afterwards."""
     derivatives = recording.derivatives
@@ -103,11 +103,11 @@ def _derivatives(
     outputs = Structure(result, unique=True).tensors
     all_found: list[torch.Tensor | None] = []
     for segment in derivatives.segments:
-        wanted = [outputs[place] for place in segment.outputs]
+        wanted = [outputs[index] for index in segment.outputs]
         owners = [recording.owner(slot, inputs) for slot in dict.fromkeys(segment.owner_slots)]
-        cuts = [outputs[place] for place in dict.fromkeys(segment.cuts)]
+        cuts = [outputs[index] for index in dict.fromkeys(segment.cuts)]
         with quietly():
-            gradients = [gradient_for(one, pattern, place) for one, place in zip(wanted, segment.places, strict=True)]
+            gradients = [gradient_for(one, pattern, index) for one, index in zip(wanted, segment.indices, strict=True)]
             for gradient in gradients:
                 if 0 in gradient.stride():  # one number for all
                     continue
@@ -174,7 +174,7 @@ def _same_state(a: State, b: State, same: Callable[..., bool]) -> bool:
 
 
 def _difference(
-    graphed: Graphed, recording: Recording, before: State, args: tuple[Any, ...], kwargs: dict[str, Any]
+    graphed: Graphed, recording: RecordedCall, before: State, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> str:
     name = graphed.name
     try:
@@ -185,13 +185,13 @@ def _difference(
     inputs = Structure((args, kwargs)).tensors
     _, digests = Tape(recording.parts).run(inputs, digests=True)
     before.put_back()
-    for place, op in enumerate(now.program.ops):
-        if place >= len(recording.program.ops):
+    for index, op in enumerate(now.program.ops):
+        if index >= len(recording.program.ops):
             return _sentence(name, now, op, "is not in the recording at all")
-        recorded = recording.program.ops[place]
+        recorded = recording.program.ops[index]
         if recorded.name != op.name:
             return _sentence(name, now, op, f"is where {recorded.name} was recorded")
-        if not _same_digests(op.digests, digests[place]):
+        if not _same_digests(op.digests, digests[index]):
             return _sentence(name, now, op, "gives other values")
         if _plain(op) != _plain(recorded):
             return _sentence(name, now, op, "has other arguments than it was recorded with")

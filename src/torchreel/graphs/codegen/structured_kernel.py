@@ -36,7 +36,7 @@ _HELD = {
 _CLASS = """\
 class {name} final : public Structured<{native}> {{
  public:
-  explicit {name}(const Bound& call)
+  explicit {name}(const KernelCall& call)
       : {initial} {{
     {made}meta({meta});
     check(call);
@@ -102,7 +102,7 @@ def definition_of(group: NativeFunctionsGroup) -> str:
         ),
         made="precomputed_ = " if made else "",
         meta=", ".join(given.values()),
-        impl=", ".join([*impl, *(f"outputs[{place}]" for place in range(results))]),
+        impl=", ".join([*impl, *(f"outputs[{index}]" for index in range(results))]),
         members="\n".join(members),
     )
 

@@ -32,7 +32,7 @@ def torchreel(
     def compile_part(part: torch.fx.GraphModule, inputs: Sequence[Any], direction: str) -> Callable[..., Any]:
         names = [node.name for node in part.graph.nodes if node.op == "placeholder"]
         if direction == "forward":
-            fixed_names.update(names[place] for place in _static_places() if place < len(names))
+            fixed_names.update(names[index] for index in _static_indices() if index < len(names))
             fixed_names.update(_views(part.graph, fixed_names))
         if is_whole(part):
             return _boxed(ready(part, inputs, direction))
@@ -74,7 +74,7 @@ def _chosen(options: Mapping[str, Any]) -> GraphOptions:
     return GraphOptions(**options)
 
 
-def _static_places() -> list[int]:
+def _static_indices() -> list[int]:
     """Of the arguments of a forward: those that Dynamo knows to be parameters and buffers."""
     context = torch._guards.TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata

@@ -32,8 +32,8 @@ def check(job: Job, made: Answer, library: Any) -> None:
         wanted = function_of(job)(*wanted_given)
         found = [_memory(job.slots[slot]) for slot in job.outputs]
         _run(job, made, library, given, found)
-        kept = [place for place, slot in enumerate(job.inputs) if slot not in job.discarded]
-        pairs = [*zip(found, wanted, strict=True), *((given[place], wanted_given[place]) for place in kept)]
+        kept = [index for index, slot in enumerate(job.inputs) if slot not in job.discarded]
+        pairs = [*zip(found, wanted, strict=True), *((given[index], wanted_given[index]) for index in kept)]
         if not all(_agree(one, other, job.exact) for one, other in pairs):
             raise RefusedError("gives other numbers than the ops themselves")
 
@@ -69,8 +69,8 @@ def _numbers(slot: Slot, special: bool) -> torch.Tensor:
         flat.copy_(torch.randn(flat.shape) * 2)
         if special:
             count = max(2, flat.numel() // 16)
-            places = torch.randint(0, flat.numel(), (count,))
-            flat[places] = torch.tensor(_SPECIAL).to(flat.dtype).repeat(count // len(_SPECIAL) + 1)[:count]
+            indices = torch.randint(0, flat.numel(), (count,))
+            flat[indices] = torch.tensor(_SPECIAL).to(flat.dtype).repeat(count // len(_SPECIAL) + 1)[:count]
     return tensor
 
 

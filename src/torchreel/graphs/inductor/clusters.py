@@ -65,20 +65,20 @@ def _bare(slot: Slot) -> Slot:
     return Slot(0, slot.dtype, slot.sizes, slot.strides, number=slot.number, is_number=slot.is_number)
 
 
-def clusters_of(program: Program, native: _graphs.Recording, exact: bool) -> list[Cluster]:
+def clusters_of(program: Program, native: _graphs.StaticProgram, exact: bool) -> list[Cluster]:
     """Those that are worth a kernel, in their order."""
     found: list[Cluster] = []
-    places = native.step_ops
-    for begin, end in itertools.pairwise((0, *native.boundaries, len(places))):
-        growing = _Growing(program, native, places, begin)
+    indices = native.step_ops
+    for begin, end in itertools.pairwise((0, *native.boundaries, len(indices))):
+        growing = _Growing(program, native, indices, begin)
         for step in range(begin, end):
-            lowerable = may_be_lowered(program.ops[places[step]], program.slots, exact)
+            lowerable = may_be_lowered(program.ops[indices[step]], program.slots, exact)
             if lowerable and growing.steps < _MOST and growing.add(step):
                 continue
             found += growing.closed()
-            growing = _Growing(program, native, places, step)
+            growing = _Growing(program, native, indices, step)
             if not lowerable or not growing.add(step):
-                growing = _Growing(program, native, places, step + 1)
+                growing = _Growing(program, native, indices, step + 1)
         found += growing.closed()
     return found
 
@@ -86,9 +86,9 @@ def clusters_of(program: Program, native: _graphs.Recording, exact: bool) -> lis
 class _Growing:
     """A cluster that steps are added to."""
 
-    def __init__(self, program: Program, native: _graphs.Recording, places: list[int], begin: int) -> None:
+    def __init__(self, program: Program, native: _graphs.StaticProgram, indices: list[int], begin: int) -> None:
         self._program = program
-        self._places = places  # of steps among the program's ops
+        self._indices = indices  # of steps among the program's ops
         self._slots = program.slots
         self._native = native
         self._cluster = Cluster(begin, begin)
@@ -102,9 +102,9 @@ class _Growing:
 
     def add(self, step: int) -> bool:
         """False where it cannot be a part of it, which is then as it was."""
-        places = self._places
-        op = self._program.ops[places[step]]
-        views = self._views(range(places[step - 1] + 1, places[step])) if self.steps else []
+        indices = self._indices
+        op = self._program.ops[indices[step]]
+        views = self._views(range(indices[step - 1] + 1, indices[step])) if self.steps else []
         known = self._known | {ref.slot for view in views for ref in _refs(view.results)}
         new: list[int] = []
         written = {ref.slot for ref in _written(op)}
@@ -142,12 +142,12 @@ class _Growing:
                 self._known.add(ref.slot)
                 self._makers[self._slots[ref.slot].storage] = ref.slot
 
-    def _views(self, places: range) -> list[Op]:
+    def _views(self, indices: range) -> list[Op]:
         """Ops between two steps that give views of what the cluster has made."""
         found = []
         known = set(self._known)
-        for place in places:
-            op = self._program.ops[place]
+        for index in indices:
+            op = self._program.ops[index]
             name = _VIEWS.get(op.name, op.name)
             if not _is_view(name) or not all(ref.slot in known for ref in _refs(op.args)):
                 continue

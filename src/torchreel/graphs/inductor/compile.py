@@ -51,10 +51,10 @@ def _compiled(job: Job) -> Answer:
         compiled = compile_fx_inner(traced, examples)
         with _NothingElse():
             outputs = list(compiled(list(examples)))
-    places = _Places(job, examples, outputs)
-    source = _source(calls, places)
+    arguments = _KernelArguments(job, examples, outputs)
+    source = _source(calls, arguments)
     library = _Library.load(source, extra_flags=_EXACT if job.exact else ())
-    made = Answer(library._name, places.pointers, places.scratch)
+    made = Answer(library._name, arguments.pointers, arguments.scratch)
     check(job, made, library)
     return made
 
@@ -91,7 +91,7 @@ class _NothingElse(TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-class _Places:
+class _KernelArguments:
     """What each argument of a kernel is: an input, an output, or memory that passes between kernels."""
 
     def __init__(self, job: Job, examples: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
@@ -135,7 +135,7 @@ def _lies_as(tensor: torch.Tensor, slot: Slot) -> bool:
     return same and tensor.shape == slot.sizes and tensor.dtype == dtype and tensor.storage_offset() == 0
 
 
-def _source(calls: list[Call], places: _Places) -> str:
+def _source(calls: list[Call], arguments: _KernelArguments) -> str:
     """All kernels, and the function that calls them one after the other."""
     if not calls:
         raise RefusedError("needs no kernel for it")
@@ -145,7 +145,7 @@ def _source(calls: list[Call], places: _Places) -> str:
         if source not in names:
             names[source] = f"kernel_{len(names)}"
             parts.append(f"#define kernel {names[source]}\n{source}\n#undef kernel")
-        given = ", ".join(f"({kind})p[{places.pointer(arg)}]" for kind, arg in zip(types, args, strict=True))
+        given = ", ".join(f"({kind})p[{arguments.pointer(arg)}]" for kind, arg in zip(types, args, strict=True))
         body.append(f"  {names[source]}({given});")
     parts.append(f'extern "C" __attribute__((visibility("default"))) void {ENTRY}(void** p) {{')
     return "\n".join([*parts, *body, "}", ""])

@@ -34,12 +34,17 @@ class _Kernel:
 
 
 class Lowering:
-    """Of one recording. Asks for its kernels by itself, and tells the route of them when all are there."""
+    """Of one recording. Asks for its kernels by itself, and tells the replay of them when all are there."""
 
     def __init__(
-        self, program: Program, native: _graphs.Recording, route: _graphs.Route, threads: int, options: GraphOptions
+        self,
+        program: Program,
+        native: _graphs.StaticProgram,
+        replay: _graphs.Replay,
+        threads: int,
+        options: GraphOptions,
     ) -> None:
-        self._program, self._native, self._route = program, native, route
+        self._program, self._native, self._replay = program, native, replay
         self._threads, self._options = threads, options
         self._lock = threading.Lock()
         self._asked = threading.Event()
@@ -84,7 +89,7 @@ class Lowering:
             self._told = True
         for kernel in self._kernels:
             self._tell(kernel)
-        self._route.lowered_all(self._options.inductor == "always")
+        self._replay.lowered_all(self._options.inductor == "always")
 
     def _tell(self, kernel: _Kernel) -> None:
         answer = kernel.pending.answer if kernel.pending is not None else None
@@ -97,7 +102,7 @@ class Lowering:
         ]  # fmt: skip
         pointers = [(each.slot, each.scratch, each.offset) for each in answer.pointers]
         try:
-            self._route.lower(answer.library, ENTRY, pointers, answer.scratch, clusters)
+            self._replay.lower(answer.library, ENTRY, pointers, answer.scratch, clusters)
         except RuntimeError as error:
             kernel.failure = str(error)
 
@@ -115,7 +120,7 @@ class Lowering:
         """For people: each kernel and what became of it."""
         if self._failure:
             return [f"no kernels: {self._failure}"]
-        rows = {row[0]: row for row in self._route.clusters()}
+        rows = {row[0]: row for row in self._replay.clusters()}
         return [self._line(kernel, [rows[one.begin] for one in kernel.clusters if one.begin in rows])
                 for kernel in self._kernels]  # fmt: skip
 
@@ -133,7 +138,7 @@ class Lowering:
             return f"not used: {answer.refusal or kernel.failure}"
         if not rows or rows[0][2] == "to check":
             return "compiled, and checked against the exact kernels at the next calls"
-        exact, generated = (sum(row[place] for row in rows) / 1000 for place in (4, 5))
+        exact, generated = (sum(row[column] for row in rows) / 1000 for column in (4, 5))
         measured = f"{generated:.1f} µs instead of {exact:.1f}"
         if rows[0][2] == "used":
             return f"in use, {measured}"

@@ -25,7 +25,7 @@ Pattern = tuple[tuple[tuple[int, ...], tuple[int, ...]] | None, ...]
 class Segment:
     """A part of the backward that one node of autograd stands for."""
 
-    places: list[int]  # of its outputs, among all that have a gradient
+    indices: list[int]  # of its outputs, among all that have a gradient
     outputs: list[int]  # places of the same among the results
     cuts: list[int]  # places among the results: its derivatives by outputs of other segments, one for each part
     frees: bool  # whether it keeps tensors, which autograd frees after it
@@ -71,7 +71,12 @@ class Derivatives:
         return [slot for segment in self.segments for slot in segment.gradient_slots]
 
     def attach(
-        self, way: Any, program: Program, begins: list[int], tensors: dict[int, torch.Tensor], again: Callable[..., Any]
+        self,
+        entry: Any,
+        program: Program,
+        begins: list[int],
+        tensors: dict[int, torch.Tensor],
+        again: Callable[..., Any],
     ) -> None:
         """`begins`: the places among the program's ops at which segments begin."""
         given = set(self.gradient_slots)
@@ -84,7 +89,7 @@ class Derivatives:
                 if value.slot in tensors and program.slots[value.slot].role in ("parameter", "buffer", "captured")
             }
             segment.gradients = []
-            way.differentiate(
+            entry.differentiate(
                 segment.outputs, segment.owner_slots, segment.cuts, sorted(reads - given), segment.frees, again
             )
 
@@ -109,32 +114,32 @@ def differentiate(
         return None  # the function runs its own backward
     known = {id(tensor) for tensor in owners}
     # One that came from outside has its history already.
-    outputs = [place for place, one in enumerate(results) if one.requires_grad and id(one) not in known]
+    outputs = [index for index, one in enumerate(results) if one.requires_grad and id(one) not in known]
     if not outputs:
         return None
-    wanted = [results[place] for place in outputs]
+    wanted = [results[index] for index in outputs]
     _check(session, inputs, wanted)
     segments = _segments(wanted, owners)
     python = _graphs.python_in_backward(wanted)
     if python:  # it would run here for nobody, and at a replay not at all
         raise RefusedError(f"has a backward that runs Python: {python}. Run the backward inside of the function")
     with quietly():
-        gradients = [gradient_for(tensor, pattern, place) for place, tensor in enumerate(wanted)]
+        gradients = [gradient_for(tensor, pattern, index) for index, tensor in enumerate(wanted)]
         drawn = torch.get_rng_state()
     recorded: list[Segment] = []
-    for places, cuts, reached, frees in segments:
+    for indices, cuts, reached, frees in segments:
         begin = session.capture.op_count
-        leaves = [owners[place] for place in reached]
-        tensors, given = [wanted[place] for place in places], [gradients[place] for place in places]
+        leaves = [owners[index] for index in reached]
+        tensors, given = [wanted[index] for index in indices], [gradients[index] for index in indices]
         try:
-            parts = GradientParts(tensors, leaves, [wanted[place] for place in cuts])
+            parts = GradientParts(tensors, leaves, [wanted[index] for index in cuts])
             found = parts.run(tensors, given, retain_graph=True)
         except Exception as error:  # such as one that asks for gradients of a certain form
             raise RefusedError(f"has a backward that cannot be recorded: {error}") from None
-        by_owners = [leaves[place] for place in parts.places if place < len(leaves)]
-        by_cuts = [outputs[cuts[place - len(leaves)]] for place in parts.places if place >= len(leaves)]
-        own = [outputs[place] for place in places]
-        recorded.append(Segment(places, own, by_cuts, frees, begin, given, by_owners, found))
+        by_owners = [leaves[index] for index in parts.indices if index < len(leaves)]
+        by_cuts = [outputs[cuts[index - len(leaves)]] for index in parts.indices if index >= len(leaves)]
+        own = [outputs[index] for index in indices]
+        recorded.append(Segment(indices, own, by_cuts, frees, begin, given, by_owners, found))
     with quietly():
         torch.set_rng_state(drawn)
     return Derivatives(recorded)
@@ -216,13 +221,13 @@ def owners_of(session: Session, inputs: list[torch.Tensor]) -> list[torch.Tensor
     return list(found.values())
 
 
-def _layout(pattern: Pattern | None, place: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    return None if pattern is None or place >= len(pattern) else pattern[place]
+def _layout(pattern: Pattern | None, index: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    return None if pattern is None or index >= len(pattern) else pattern[index]
 
 
-def gradient_for(tensor: torch.Tensor, pattern: Pattern | None, place: int) -> torch.Tensor:
+def gradient_for(tensor: torch.Tensor, pattern: Pattern | None, index: int) -> torch.Tensor:
     """Ones, as the gradient of an output that lies as it usually comes."""
-    layout = _layout(pattern, place)
+    layout = _layout(pattern, index)
     if layout is None:
         return torch.ones_like(tensor)
     sizes, strides = layout

@@ -18,7 +18,7 @@ from torchreel.tape.quiet import quietly
 
 
 class GradientParts:
-    """For outputs of a call and the leaves that they came from. `places` names the leaf of each part.
+    """For outputs of a call and the leaves that they came from. `indices` names the leaf of each part.
 
     `cuts` are tensors of the call at which the backward ends as well: they count as leaves, after the others.
     """
@@ -32,11 +32,11 @@ class GradientParts:
         self._cut = _graphs.CutEdges(outputs, list(cuts), ends) if cuts else None
         with self._ended():
             several = dict(_graphs.gradient_parts(outputs, self._leaves))
-        self.places: list[int] = []  # of the leaf, for each part; those of one leaf in their order
+        self.indices: list[int] = []  # of the leaf, for each part; those of one leaf in their order
         self._nodes: list[tuple[Any, int] | None] = []
-        for place in range(len(self._leaves)):
-            for part in several.get(place, [None]):
-                self.places.append(place)
+        for index in range(len(self._leaves)):
+            for part in several.get(index, [None]):
+                self.indices.append(index)
                 self._nodes.append(part)
 
     @contextlib.contextmanager
@@ -69,12 +69,12 @@ class GradientParts:
                 hook.remove()
         for number, part in enumerate(self._nodes):
             if part is None:
-                found[number] = whole[self.places[number]]
+                found[number] = whole[self.indices[number]]
         return found
 
 
-def _taken(found: list[torch.Tensor | None], number: int, place: int) -> Callable[[Any, Any], None]:
+def _taken(found: list[torch.Tensor | None], number: int, index: int) -> Callable[[Any, Any], None]:
     def hook(given: Any, _: Any) -> None:
-        found[number] = given[place]
+        found[number] = given[index]
 
     return hook

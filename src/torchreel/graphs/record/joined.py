@@ -27,7 +27,7 @@ class Joint:
 
     def connected(self, owners: list[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs, as results of `owners`, one for each leaf and cut."""
-        return list(_Joined.apply(self, *(owners[place] for place in self.parts.places)))
+        return list(_Joined.apply(self, *(owners[index] for index in self.parts.indices)))
 
 
 class _Joined(torch.autograd.Function):  # type: ignore[misc]
@@ -43,11 +43,11 @@ class _Joined(torch.autograd.Function):  # type: ignore[misc]
         joint = context.joint
         given = [pair for pair in zip(joint.outputs, gradients, strict=True) if pair[1] is not None]
         if not given:
-            return (None, *[None] * len(joint.parts.places))
+            return (None, *[None] * len(joint.parts.indices))
         outputs, known = (list(each) for each in zip(*given, strict=True))
         if torch.is_grad_enabled():
-            of_parts = dict(zip(joint.parts.places, context.saved_tensors, strict=True))
-            owners = [of_parts[place] for place in range(len(joint.leaves) + len(joint.cuts))]
+            of_parts = dict(zip(joint.parts.indices, context.saved_tensors, strict=True))
+            owners = [of_parts[index] for index in range(len(joint.leaves) + len(joint.cuts))]
             return (None, *derivatives_again(joint.parts, outputs, joint.leaves, owners, known, joint.cuts))
         return (None, *joint.parts.run(outputs, known, retain_graph=True))
 
@@ -66,16 +66,16 @@ def derivatives_again(
     """
     gradients = [one.detach().requires_grad_() if one.requires_grad else one for one in given]
     found = parts.run(outputs, gradients, create_graph=True)
-    places = [place for place, one in enumerate(found) if one is not None and one.requires_grad]
+    indices = [index for index, one in enumerate(found) if one is not None and one.requires_grad]
     joint = Joint(
         [one for one in found if one is not None and one.requires_grad],
         [*leaves, *(one for one in gradients if one.requires_grad)],
         cuts,
     )
     known = [*owners[: len(leaves)], *(one for one in given if one.requires_grad), *owners[len(leaves) :]]
-    joined = joint.connected(known) if places else []
-    for place, one in zip(places, joined, strict=True):
-        found[place] = one
+    joined = joint.connected(known) if indices else []
+    for index, one in zip(indices, joined, strict=True):
+        found[index] = one
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torchreel.guards.objects import inside_of, is_taken_apart
-from torchreel.tape.structure import Place, Whole, Wrapper
+from torchreel.tape.structure import TensorLeaf, Whole, Wrapper
 
 _DEEPEST = 12
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -33,7 +33,7 @@ def _match(shape: Any, value: Any, found: dict[int, torch.Tensor], depth: int) -
     kind = type(shape)
     if depth > _DEEPEST:
         raise OtherError
-    if kind is Place:
+    if kind is TensorLeaf:
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             raise OtherError
         found[shape.index] = value

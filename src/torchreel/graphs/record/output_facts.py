@@ -11,7 +11,7 @@ from torchreel.program.model import Program, Ref
 from torchreel.program.query.writes import written_storages
 
 _WITHOUT_VALUES = ("aten::empty", "aten::new_empty")
-Alias = tuple[int, str, int, bool]  # place, "output", "input" or "own", index or slot, whether it is a view
+Alias = tuple[int, str, int, bool]  # index, "output", "input" or "own", index or slot, whether it is a view
 
 
 class OutputFacts:
@@ -22,7 +22,7 @@ class OutputFacts:
         self._bases = [id(tensor._base) if tensor._is_view() else 0 for tensor in tensors]
         self._inference = [tensor.is_inference() for tensor in tensors]
         self._differentiable = [tensor.requires_grad and not tensor.is_leaf for tensor in tensors]
-        self.with_history = [place for place, one in enumerate(self._differentiable) if one]
+        self.with_history = [output for output, one in enumerate(self._differentiable) if one]
 
     def check(self, program: Program, slots: list[int], modes: Any) -> None:
         """Raises RefusedError for outputs that a replay cannot give as eager does."""
@@ -47,9 +47,9 @@ class OutputFacts:
         `known` are ids of tensors that were there before, and are given as they are.
         """
         return [
-            (place, one)
-            for place, one in enumerate(self._inference)
-            if one != modes.inference and self._ids[place] not in known
+            (output, one)
+            for output, one in enumerate(self._inference)
+            if one != modes.inference and self._ids[output] not in known
         ]
 
     def aliases(
@@ -57,19 +57,21 @@ class OutputFacts:
     ) -> list[Alias]:
         """Outputs on the memory of an input, of a tensor of the function's own, or of an output before."""
         others: dict[int, list[tuple[str, int, int]]] = {}  # by storage
-        for place, (each, tensor) in enumerate(zip(program.inputs, inputs, strict=True)):
-            others.setdefault(program.slots[each.slot].storage, []).append(("input", place, id(tensor)))
+        for position, (each, tensor) in enumerate(zip(program.inputs, inputs, strict=True)):
+            others.setdefault(program.slots[each.slot].storage, []).append(("input", position, id(tensor)))
         for slot, tensor in own.items():
             others.setdefault(program.slots[slot].storage, []).append(("own", slot, id(tensor)))
         found: list[Alias] = []
-        for place, slot in enumerate(slots):
+        for output, slot in enumerate(slots):
             if slot < 0 or program.slots[slot].layout != "strided":
                 continue
             known = others.setdefault(program.slots[slot].storage, [])
-            if known and all(number != self._ids[place] for _, _, number in known):
-                base = next((one for one in known if one[2] == self._bases[place]), None)
+            if known and all(number != self._ids[output] for _, _, number in known):
+                base = next((one for one in known if one[2] == self._bases[output]), None)
                 kind, index, _ = base or known[0]
-                shares_base = kind == "output" and self._bases[place] != 0 and self._bases[index] == self._bases[place]
-                found.append((place, kind, index, base is not None or shares_base))
-            known.append(("output", place, self._ids[place]))
+                shares_base = (
+                    kind == "output" and self._bases[output] != 0 and self._bases[index] == self._bases[output]
+                )
+                found.append((output, kind, index, base is not None or shares_base))
+            known.append(("output", output, self._ids[output]))
         return found

@@ -71,7 +71,7 @@ def _addresses(rows: Rows, action: pa.DictionaryArray) -> pa.Array:
     addresses = rows.addresses("addr", required=False)
     missing = addresses.is_null().to_numpy(zero_copy_only=False) & ~matches(action, "oom")
     if missing.any():
-        raise WrongValueError(f"{rows.place(int(missing.argmax()))} has no 'addr'")
+        raise WrongValueError(f"{rows.location(int(missing.argmax()))} has no 'addr'")
     return addresses
 
 

@@ -32,12 +32,12 @@ def _items(settings: Any) -> list[tuple[str, Any]]:
     return [(whole(name), value) for name, value in settings.items()]
 
 
-def _json(value: object, place: str, values: Budget) -> str:
-    _check(value, place, values, 0)
+def _json(value: object, location: str, values: Budget) -> str:
+    _check(value, location, values, 0)
     return whole(json.dumps(value, ensure_ascii=False))
 
 
-def _check(value: Any, place: str, values: Budget, depth: int) -> None:
+def _check(value: Any, location: str, values: Budget, depth: int) -> None:
     """That the value is JSON's, and not endless: a list may hold itself, or another one many times."""
     values.spend(1 + len(value) // 64 if type(value) is str else 1)
     if value is None or type(value) in (bool, str):
@@ -49,9 +49,9 @@ def _check(value: Any, place: str, values: Budget, depth: int) -> None:
     if depth < _DEEPEST and type(value) is dict and all(type(key) is str for key in value):
         for key, item in value.items():
             values.spend(len(key) // 64)
-            _check(item, f"{place}.{key[:60]}", values, depth + 1)
+            _check(item, f"{location}.{key[:60]}", values, depth + 1)
     elif depth < _DEEPEST and type(value) in (list, tuple):
         for index, item in enumerate(value):
-            _check(item, f"{place}[{index}]", values, depth + 1)
+            _check(item, f"{location}[{index}]", values, depth + 1)
     else:
-        wrong(place, value, "the value of a setting")
+        wrong(location, value, "the value of a setting")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from torchreel import _decode
-from torchreel.ingest.rows import Budget, Place, Rows, WrongValueError, coded, whole, wrong
+from torchreel.ingest.rows import Budget, Locate, Rows, WrongValueError, coded, whole, wrong
 
 # What torch writes for a line that Python does not know: -1 without a sign.
 _UNKNOWN_LINE = 2**64 - 1
@@ -28,15 +28,15 @@ class Stacks:
 
     def __init__(self) -> None:
         self._table = _decode.StackTable()
-        self._sources: list[tuple[list[Any], Place]] = []
+        self._sources: list[tuple[list[Any], Locate]] = []
 
     def column(self, rows: Rows, key: str = "frames") -> pa.Array:
         """The ids of the stacks under a key; null where a row has none."""
         lists = rows.values(key)
-        self._sources.append((lists, lambda index: f"{rows.place(index)}.{key}"))
+        self._sources.append((lists, lambda index: f"{rows.location(index)}.{key}"))
         numbers = self._table.numbers(lists)
         if isinstance(numbers, int):
-            wrong(f"{rows.place(numbers)}.{key}", lists[numbers], "a list")
+            wrong(f"{rows.location(numbers)}.{key}", lists[numbers], "a list")
         ids = np.frombuffer(numbers, np.int32)
         return pa.array(ids, mask=ids < 0)
 
@@ -70,11 +70,11 @@ class Stacks:
 
     def _place(self, frame: object) -> str:
         """Where a frame stands for the first time."""
-        for lists, place in self._sources:
+        for lists, location in self._sources:
             for index, frames in enumerate(lists):
                 for position, other in enumerate(frames or ()):
                     if other is frame:
-                        return f"{place(index)}[{position}]"
+                        return f"{location(index)}[{position}]"
         return "a frame"
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from torchreel.ingest.rows import Budget, Place, Rows, as_list, matches
+from torchreel.ingest.rows import Budget, Locate, Rows, as_list, matches
 from torchreel.ingest.snapshot.stacks import Stacks
 
 # torch's documentation says awaiting where its code says pending.
@@ -42,15 +42,15 @@ class State:
         return dict(enumerate(sums.tolist()))
 
 
-def nested(lists: Sequence[Sequence[Any]], name: Place) -> Place:
+def nested(lists: Sequence[Sequence[Any]], name: Locate) -> Locate:
     """Names a row of several lists that are read as one."""
     ends = np.cumsum([len(part) for part in lists]).tolist()
 
-    def place(index: int) -> str:
+    def location(index: int) -> str:
         part = bisect_right(ends, index)
         return f"{name(part)}[{index - (ends[part - 1] if part else 0)}]"
 
-    return place
+    return location
 
 
 def read_state(values: Sequence[Any], stacks: Stacks, budget: Budget) -> State:
@@ -100,8 +100,8 @@ def _histories(blocks: Rows) -> Rows | None:
     if not blocks.has("history"):
         return None
     values = [() if value is None else value for value in blocks.values("history")]
-    lists = [as_list(value, f"{blocks.place(index)}.history") for index, value in enumerate(values)]
-    return Rows([part[0] if part else {} for part in lists], lambda index: f"{blocks.place(index)}.history[0]")
+    lists = [as_list(value, f"{blocks.location(index)}.history") for index, value in enumerate(values)]
+    return Rows([part[0] if part else {} for part in lists], lambda index: f"{blocks.location(index)}.history[0]")
 
 
 def _offsets(sizes: Numbers, counts: Numbers) -> Numbers:

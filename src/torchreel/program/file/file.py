@@ -47,7 +47,7 @@ class StorageData(Mapping[int, memoryview]):
 
     def __getitem__(self, storage: int) -> memoryview:
         entry = self._entries[storage]
-        content = self._view[entry.place : entry.place + entry.bytes]
+        content = self._view[entry.offset : entry.offset + entry.bytes]
         if zlib.crc32(content) != entry.sum:
             raise corrupt(self._path, f"the data of storage {storage} is not what was written")
         return content
@@ -109,9 +109,9 @@ def _pieces(program: bytes, contents: Mapping[int, memoryview], flags: int) -> I
     entries = []
     end = HEADER_BYTES + len(contents) * ENTRY_BYTES + len(stored)
     for storage, content in contents.items():
-        place = -(-end // ALIGNMENT) * ALIGNMENT
-        entries.append(Entry(storage, place, content.nbytes, zlib.crc32(content)))
-        end = place + content.nbytes
+        offset = -(-end // ALIGNMENT) * ALIGNMENT
+        entries.append(Entry(storage, offset, content.nbytes, zlib.crc32(content)))
+        end = offset + content.nbytes
     table = pack_entries(entries)
     sums = zlib.crc32(stored), zlib.crc32(table)
     yield pack_header(Header(FORMAT, codec, flags, len(stored), len(program), end, len(entries), *sums))
@@ -119,9 +119,9 @@ def _pieces(program: bytes, contents: Mapping[int, memoryview], flags: int) -> I
     yield stored
     end = HEADER_BYTES + len(table) + len(stored)
     for entry, content in zip(entries, contents.values(), strict=True):
-        yield bytes(entry.place - end)
+        yield bytes(entry.offset - end)
         yield content
-        end = entry.place + entry.bytes
+        end = entry.offset + entry.bytes
 
 
 def _replace(path: Path, pieces: Iterable[bytes | memoryview]) -> None:

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     """Where the bytes of a storage are."""
 
     storage: int
-    place: int
+    offset: int
     bytes: int
     sum: int
     reserved: int = 0
@@ -95,10 +95,10 @@ def read_entries(path: Path, table: bytes, header: Header) -> list[Entry]:
         raise corrupt(path, "its list of storages is not what was written")
     entries = [Entry(*fields) for fields in _ENTRY.iter_unpack(table)]
     end = HEADER_BYTES + len(table) + header.stored
-    for entry in sorted(entries, key=lambda entry: entry.place):
-        if entry.place < end or entry.place % ALIGNMENT or entry.bytes > header.file_bytes - entry.place:
+    for entry in sorted(entries, key=lambda entry: entry.offset):
+        if entry.offset < end or entry.offset % ALIGNMENT or entry.bytes > header.file_bytes - entry.offset:
             raise corrupt(path, f"the data of storage {entry.storage} lies outside of its place")
-        end = entry.place + entry.bytes
+        end = entry.offset + entry.bytes
     if len({entry.storage for entry in entries}) != len(entries):
         raise corrupt(path, "it has the data of one storage twice")
     if entries and not header.flags & WITH_DATA:

@@ -10,9 +10,9 @@ from torchreel.program.model import Op, Program, Ref, StorageOf, Tree, Value
 def last_uses(program: Program) -> dict[int, int]:
     """Each slot -> the place of the last op that speaks of it; the number of ops for what outlives them."""
     last: dict[int, int] = {}
-    for place, op in enumerate(program.ops):
+    for index, op in enumerate(program.ops):
         for slot in spoken_of(op):
-            last[slot] = place
+            last[slot] = index
     end = len(program.ops)
     for slot in _kept(program):
         last[slot] = end

@@ -11,21 +11,21 @@ def peak_bytes(program: Program) -> int:
     """The most bytes of storages that ops made, at any one time."""
     outside = {slot.storage for slot in program.slots if slot.role != "made"}
     last: dict[int, int] = {}
-    for index, place in last_uses(program).items():
+    for index, op_index in last_uses(program).items():
         storage = program.slots[index].storage
-        last[storage] = max(place, last.get(storage, -1))
+        last[storage] = max(op_index, last.get(storage, -1))
     ends: dict[int, list[int]] = {}
-    for storage, place in last.items():
-        ends.setdefault(place, []).append(storage)
+    for storage, op_index in last.items():
+        ends.setdefault(op_index, []).append(storage)
     alive: dict[int, int] = {}
     total = most = 0
-    for place, op in enumerate(program.ops):
+    for op_index, op in enumerate(program.ops):
         for value in atoms(op.results):
             slot = program.slots[value.slot] if isinstance(value, Ref) else None
             if slot is not None and slot.storage not in outside:
                 total += slot.bytes - alive.get(slot.storage, 0)
                 alive[slot.storage] = slot.bytes
         most = max(most, total)
-        for storage in ends.get(place, []):
+        for storage in ends.get(op_index, []):
             total -= alive.pop(storage, 0)
     return most

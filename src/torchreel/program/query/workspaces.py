@@ -6,5 +6,5 @@ from __future__ import annotations
 WORKSPACES = {"aten::mkldnn_rnn_layer": {3}, "aten::_ctc_loss": {1}, "aten::_ctc_loss.Tensor": {1}}
 
 
-def is_workspace(name: str, place: int) -> bool:
-    return place in WORKSPACES.get(name, ())
+def is_workspace(name: str, index: int) -> bool:
+    return index in WORKSPACES.get(name, ())

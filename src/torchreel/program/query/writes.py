@@ -37,8 +37,8 @@ def _written(program: Program, op: Op) -> set[int]:
     schema = program.schemas.get(op.name, "")
     if op.name.startswith(_WRITES_FIRST) and op.name not in _ONLY_READS:
         found.update(_storages(program, op.args[0]))
-    for place in _ALSO.get(op.name, ()):
-        found.update(_storages(program, op.args[place]))
+    for index in _ALSO.get(op.name, ()):
+        found.update(_storages(program, op.args[index]))
     if "!" in schema:
         for argument, value in zip(arguments(schema), op.args, strict=False):
             if argument.written:

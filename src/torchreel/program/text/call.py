@@ -57,13 +57,13 @@ class CallText:
 
     def arguments(self, op: Op) -> list[str]:
         """The arguments of the call, without those at the end that are what the op takes when nothing is given."""
-        places = arguments(self._program.schemas.get(op.name, ""))
+        parameters = arguments(self._program.schemas.get(op.name, ""))
         positional, by_name = [], []
-        for place, value in zip(self._padded(places, op), op.args, strict=True):
-            text = self._argument(op, place, value)
-            given = place is None or not place.is_default(value)
-            if place is not None and place.keyword_only:
-                by_name += [_keyword(place.name, text)] if given else []
+        for parameter, value in zip(self._padded(parameters, op), op.args, strict=True):
+            text = self._argument(op, parameter, value)
+            given = parameter is None or not parameter.is_default(value)
+            if parameter is not None and parameter.keyword_only:
+                by_name += [_keyword(parameter.name, text)] if given else []
             else:
                 positional.append((text, given))
         while positional and not positional[-1][1]:
@@ -88,35 +88,40 @@ class CallText:
 
     def names(self, op: Op, index: int) -> bool:
         """Whether the call speaks of a slot by its name, not by the number that it is."""
-        places = self._padded(arguments(self._program.schemas.get(op.name, "")), op)
+        parameters = self._padded(arguments(self._program.schemas.get(op.name, "")), op)
         given = [
-            is_number(self._program, op, place, value)
-            for place, value in zip(places, op.args, strict=True)
+            is_number(self._program, op, parameter, value)
+            for parameter, value in zip(parameters, op.args, strict=True)
             if index in slots_in([value])
         ]
         return not given or not all(given)
 
     def written_slots(self, op: Op) -> set[int]:
         """The slots whose tensors the op itself writes to and gives back, so that they need no new name."""
-        places = arguments(self._program.schemas.get(op.name, ""))
-        pairs = zip(self._padded(places, op), op.args, strict=True)
-        return {slot for place, value in pairs if place is not None and place.written for slot in slots_in([value])}
+        parameters = arguments(self._program.schemas.get(op.name, ""))
+        pairs = zip(self._padded(parameters, op), op.args, strict=True)
+        return {
+            slot
+            for parameter, value in pairs
+            if parameter is not None and parameter.written
+            for slot in slots_in([value])
+        }
 
-    def _padded(self, places: tuple[Argument, ...], op: Op) -> list[Argument | None]:
-        return list(places) if len(places) == len(op.args) else [None] * len(op.args)
+    def _padded(self, parameters: tuple[Argument, ...], op: Op) -> list[Argument | None]:
+        return list(parameters) if len(parameters) == len(op.args) else [None] * len(op.args)
 
-    def _argument(self, op: Op, place: Argument | None, value: Value) -> str:
-        if isinstance(value, Ref) and is_number(self._program, op, place, value):
+    def _argument(self, op: Op, parameter: Argument | None, value: Value) -> str:
+        if isinstance(value, Ref) and is_number(self._program, op, parameter, value):
             return plain(self._program.slots[value.slot].number)
-        if isinstance(value, Formula) and place is not None and place.is_tensor and not takes_numbers(op):
+        if isinstance(value, Formula) and parameter is not None and parameter.is_tensor and not takes_numbers(op):
             self.helpers.add("number_of")
             return f"number_of({self.value(value)})"
         return self.value(value)
 
 
-def is_number(program: Program, op: Op, place: Argument | None, value: Value) -> bool:
+def is_number(program: Program, op: Op, parameter: Argument | None, value: Value) -> bool:
     """Whether a tensor that torch made of a number may be given as the number that it was."""
-    if not isinstance(value, Ref) or place is None or not place.is_tensor:
+    if not isinstance(value, Ref) or parameter is None or not parameter.is_tensor:
         return False
     return takes_numbers(op) and is_literal(program.slots[value.slot])
 

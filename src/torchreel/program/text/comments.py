@@ -42,8 +42,8 @@ class Comments:
             return "backward"
         source = self._program.ops[op.forward]
         frame = self._frame(source)
-        place = f"{self._files[frame.file]}:{frame.line}" if frame is not None else source.name
-        return ", ".join(filter(None, (f"gradient of {place}", self._module(source))))
+        location = f"{self._files[frame.file]}:{frame.line}" if frame is not None else source.name
+        return ", ".join(filter(None, (f"gradient of {location}", self._module(source))))
 
     def _module(self, op: Op) -> str:
         if not 0 <= op.module < len(self._program.modules):

@@ -29,8 +29,8 @@ def _text(program: Program, value: Value) -> str:
     return plain(value)
 
 
-def _tensor_text(program: Program, place: int) -> str:
-    slot = program.slots[place]
+def _tensor_text(program: Program, index: int) -> str:
+    slot = program.slots[index]
     if slot.is_number and slot.number is not None:
         return plain(slot.number)
-    return f"{slot.name or f'%{place}'}: {slot.dtype}{list(slot.sizes)}"
+    return f"{slot.name or f'%{index}'}: {slot.dtype}{list(slot.sizes)}"

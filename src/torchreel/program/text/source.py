@@ -51,7 +51,7 @@ class _Writer:
         self._spaces = {space: word(space) for space in spaces if Names(source_helpers.NAMES).unique(space) == space}
         self._names = Names([*source_helpers.NAMES, *spaces])
         self._slots = slot_names(program, self._names)
-        self._numbers = {place: self._names.unique("item") for place in _items(program)}
+        self._numbers = {position: self._names.unique("item") for position in _items(program)}
         self._generators = {index: self._names.unique("generator") for index in _drawn_from(program)}
         self._call = CallText(program, TextNames(self._slots, self._numbers, self._generators, self._spaces))
         self._last = last_uses(program)
@@ -109,15 +109,15 @@ class _Writer:
 
     def _ops(self) -> Iterator[str]:
         dying: dict[int, list[int]] = {}
-        for slot, place in self._last.items():
-            dying.setdefault(place, []).append(slot)
-        for place, op in enumerate(self._program.ops):
+        for slot, position in self._last.items():
+            dying.setdefault(position, []).append(slot)
+        for position, op in enumerate(self._program.ops):
             yield from self._comments.above(op)
             for slot in dict.fromkeys(spoken_of(op)):
                 if self._call.names(op, slot):
                     yield from self._constant(slot)
-            *lines, last = self._op(place, op)
-            gone = [self._slots[slot] for slot in dying.get(place, ()) if slot in self._bound]
+            *lines, last = self._op(position, op)
+            gone = [self._slots[slot] for slot in dying.get(position, ()) if slot in self._bound]
             yield from lines
             yield last + (f"; del {', '.join(gone)}" if gone else "")
 
@@ -136,23 +136,23 @@ class _Writer:
         self._bound.add(index)
         yield f"{self._slots[index]} = {text}"
 
-    def _op(self, place: int, op: Op) -> Iterator[str]:
+    def _op(self, position: int, op: Op) -> Iterator[str]:
         if op.name in (SEEN, SET_RNG, OPAQUE):
             yield self._own_op(op)
             return
         if op.name in (GET_RNG, SEED, NEW_SEED):
-            yield self._asked(place, op)
+            yield self._asked(position, op)
             return
         call, arguments = f"{self._call.function(op.name)}(", self._call.arguments(op)
         recorded = _number(op)
         if recorded is not None and len(op.results) == 1:
-            name = self._numbers.get(place)
+            name = self._numbers.get(position)
             head, tail = (f"{name} = ", "") if name else ("", "")
             if op.guarded:
                 head, tail = f"{head}{self._helper('check')}(", f", {self._call.value(recorded)}, {self._where(op)})"
             yield from wrapped(head + call, arguments, ")" + tail)
             return
-        if not self._is_awaited(place, op):
+        if not self._is_awaited(position, op):
             yield from wrapped(call, arguments, ")")
             return
         checks = list(self._size_checks(op))
@@ -168,10 +168,10 @@ class _Writer:
                 sizes = list(self._program.slots[slot].sizes)
                 yield f"{self._helper('same_size')}({self._slots[slot]}, {sizes}, {self._where(op)})"
 
-    def _is_awaited(self, place: int, op: Op) -> bool:
+    def _is_awaited(self, position: int, op: Op) -> bool:
         """Whether anything in the text speaks of a result: else it needs no name."""
         written = self._call.written_slots(op)
-        later = any(self._last[slot] > place for slot in slots_in(op.results) if slot not in written)
+        later = any(self._last[slot] > position for slot in slots_in(op.results) if slot not in written)
         return later or (op.guarded and _number(op) is not None)
 
     def _targets(self, op: Op, checks: list[str]) -> str:
@@ -209,12 +209,12 @@ class _Writer:
         what = objects[op.args[0].index] if isinstance(op.args[0], Object) else f"region {arguments[0]}"
         return f"{self._helper('opaque')}({quoted(what)}, {self._where(op)})"
 
-    def _asked(self, place: int, op: Op) -> str:
+    def _asked(self, position: int, op: Op) -> str:
         """What Python asked a generator for."""
         generator = self._call.value(op.args[0])
         if op.name == GET_RNG:
             call = f"{generator}.get_state()"
-            return f"{self._targets(op, [])} = {call}" if self._is_awaited(place, op) else call
+            return f"{self._targets(op, [])} = {call}" if self._is_awaited(position, op) else call
         call = f"{generator}.{'seed' if op.name == NEW_SEED else 'initial_seed'}()"
         signed = f"({call} + 2**63) % 2**64 - 2**63"  # a tape has all integers with a sign
         return f"{self._helper('check')}({signed}, {self._call.value(op.results[0])}, {self._where(op)})"
@@ -244,9 +244,9 @@ class _Writer:
 
     def _owner(self, index: int) -> str:
         """The very object that was given: an op may have given its name to another tensor of the same memory."""
-        for place, entry in enumerate(self._program.inputs):
+        for position, entry in enumerate(self._program.inputs):
             if entry.slot == index:
-                return f"inputs[{place}]"
+                return f"inputs[{position}]"
         slot = self._program.slots[index]
         return f"state[{quoted(slot.name)}]" if self._is_state(index, slot) else self._slots[index]
 
@@ -274,7 +274,9 @@ def _items(program: Program) -> list[int]:
     flat = [part for value in values for part in (value if isinstance(value, list) else [value])]
     words = [part for value in flat if isinstance(value, Formula) for part in value.postfix]
     named = {part for part in words if isinstance(part, str)}
-    return [place for place, op in enumerate(program.ops) if f"item:{place}" in named and _number(op) is not None]
+    return [
+        position for position, op in enumerate(program.ops) if f"item:{position}" in named and _number(op) is not None
+    ]
 
 
 def _number(op: Op) -> Value:

@@ -51,7 +51,7 @@ class GpuOnly:
 class Addition:
     """Allocs that a GPU adds before an event of the CPU's: they stay, or are freed at once."""
 
-    place: int
+    index: int
     pieces: tuple[tuple[int, int], ...]  # the smallest and the largest size of each
     stays: bool = False
 
@@ -134,13 +134,13 @@ def _column_reduction(op: Op) -> tuple[int, int] | None:
     dims, strides, reduced = op.dims[0], op.strides[0], _integers(op.scalars[1])
     if not (_are_integers(dims) and _are_integers(strides) and dims and len(dims) == len(strides)):
         return None
-    if reduced is None or not all(-len(dims) <= place < len(dims) for place in reduced):
+    if reduced is None or not all(-len(dims) <= index < len(dims) for index in reduced):
         return None
-    places = {place % len(dims) for place in reduced} or set(range(len(dims)))
+    reduced_dims = {index % len(dims) for index in reduced} or set(range(len(dims)))
     fastest = min((d for d in range(len(dims)) if dims[d] > 1), key=lambda d: strides[d], default=None)
-    if fastest is None or fastest in places:
+    if fastest is None or fastest in reduced_dims:
         return None
-    rows = math.prod(dims[d] for d in places)
+    rows = math.prod(dims[d] for d in reduced_dims)
     return rows, math.prod(dims) // rows if rows else 0
 
 

@@ -20,7 +20,7 @@ from torchreel.simulator.predict.cpu_run import CpuRun
 from torchreel.simulator.predict.gpu_only import GpuOnly, Rule, rules
 from torchreel.simulator.predict.gpu_sizes import resizings
 from torchreel.simulator.predict.unknown import unknown_in
-from torchreel.simulator.program import Columns, Program, Programs
+from torchreel.simulator.request_trace import Columns, RequestTrace, RequestTraces
 from torchreel.simulator.rules import MOST_BYTES, NEWEST, version_of
 from torchreel.simulator.simulate import DeviceSimulation, simulate
 
@@ -44,14 +44,14 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class _Candidates:
-    """The two programs between which the GPU's lies, and the settings that they run with."""
+    """The two request traces between which the GPU's lies, and the settings that they run with."""
 
-    low: Programs
-    high: Programs
+    low: RequestTraces
+    high: RequestTraces
     conf: str | Conf | None
     torch_version: str
 
-    def run(self, candidate: Programs, capacity: int | None = None) -> DeviceSimulation:
+    def run(self, candidate: RequestTraces, capacity: int | None = None) -> DeviceSimulation:
         if capacity is not None:
             capacity = max(1, capacity)  # a device that is full before the program begins
         simulation = simulate(candidate, conf=self.conf, capacity=capacity, torch_version=self.torch_version)
@@ -148,8 +148,8 @@ def _predicted(run: CpuRun, capacity: int | None, conf: str | Conf | None, torch
     resized = resizings(run)
     sizes = {event: pair for resizing in resized for event, pair in resizing.sizes.items()}
     candidates = _Candidates(
-        _program(run, applied, sizes, largest=False),
-        _program(run, applied, sizes, largest=True),
+        _request_trace(run, applied, sizes, largest=False),
+        _request_trace(run, applied, sizes, largest=True),
         conf,
         f"{version[0]}.{version[1]}",
     )
@@ -167,47 +167,47 @@ def _predicted(run: CpuRun, capacity: int | None, conf: str | Conf | None, torch
     )
 
 
-def _program(run: CpuRun, applied: list[Rule], sizes: dict[int, tuple[int, int]], largest: bool) -> Programs:
+def _request_trace(run: CpuRun, applied: list[Rule], sizes: dict[int, tuple[int, int]], largest: bool) -> RequestTraces:
     """The recorded events with all additions at their places, in the smallest or the largest size."""
     added = _added(applied, largest)
     columns = Columns()
     handles = itertools.count()
     live: dict[int, int] = {}
-    for place in range(len(run.made) + 1):
-        if place in added:
-            _add(columns, added[place], handles, place)
-        if place == len(run.made):
+    for index in range(len(run.made) + 1):
+        if index in added:
+            _add(columns, added[index], handles, index)
+        if index == len(run.made):
             break
-        block, size = int(run.blocks[place]), run.sizes[place]
-        if not run.made[place]:
+        block, size = int(run.blocks[index]), run.sizes[index]
+        if not run.made[index]:
             if block in live:
-                columns.add(FREE, live.pop(block), 0, 0, 0, place)
+                columns.add(FREE, live.pop(block), 0, 0, 0, index)
         elif size is not None and size > 0 and block not in live:
             live[block] = next(handles)
-            size = sizes[place][largest] if place in sizes else size
-            columns.add(ALLOC, live[block], min(size, MOST_BYTES), 0, 0, place)
-    return Programs({"cuda:0": Program("cuda:0", **columns.arrays())})
+            size = sizes[index][largest] if index in sizes else size
+            columns.add(ALLOC, live[block], min(size, MOST_BYTES), 0, 0, index)
+    return RequestTraces({"cuda:0": RequestTrace("cuda:0", **columns.arrays())})
 
 
 def _added(applied: list[Rule], largest: bool) -> dict[int, list[tuple[int, bool]]]:
     """By their places, the sizes that are added, and whether they stay."""
-    places: dict[int, list[tuple[int, bool]]] = {}
+    by_index: dict[int, list[tuple[int, bool]]] = {}
     for rule in applied:
         for addition in rule.additions:
             pieces = [(piece[largest], addition.stays) for piece in addition.pieces if piece[largest] > 0]
-            places.setdefault(addition.place, []).extend(pieces)
-    return places
+            by_index.setdefault(addition.index, []).extend(pieces)
+    return by_index
 
 
-def _add(columns: Columns, pieces: list[tuple[int, bool]], handles: Iterator[int], place: int) -> None:
+def _add(columns: Columns, pieces: list[tuple[int, bool]], handles: Iterator[int], index: int) -> None:
     passing = []
     for size, stays in pieces:
         handle = next(handles)
-        columns.add(ALLOC, handle, min(size, MOST_BYTES), 0, 0, place)
+        columns.add(ALLOC, handle, min(size, MOST_BYTES), 0, 0, index)
         if not stays:
             passing.append(handle)
     for handle in passing:
-        columns.add(FREE, handle, 0, 0, 0, place)
+        columns.add(FREE, handle, 0, 0, 0, index)
 
 
 def _between(range: Range | GpuOnly) -> str:

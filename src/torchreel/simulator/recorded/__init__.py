@@ -1,1 +1,1 @@
-"""Recorded histories: as programs to run again, and held against the simulator."""
+"""Recorded histories: as request traces to run again, and held against the simulator."""

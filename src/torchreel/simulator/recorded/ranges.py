@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchreel.simulator.actions import SEGMENT_MAP, SEGMENT_UNMAP
-from torchreel.simulator.recorded.history import ACTION, POOL, UNKNOWN, History, Ints
+from torchreel.simulator.recorded.allocator_history import ACTION, POOL, UNKNOWN, AllocatorHistory, Ints
 from torchreel.simulator.rules import MOST_SMALL, SMALL_SEGMENT, round_size
 
 _LARGEST = 1 << 44  # more address space than any device's memory needs
@@ -73,29 +73,29 @@ class _Runs:
         return None
 
 
-def old_ranges(history: History, events: Ints, old_blocks: Mapping[int, int]) -> list[Range]:
+def old_ranges(history: AllocatorHistory, events: Ints, old_blocks: Mapping[int, int]) -> list[Range]:
     """The ranges that were there. Fills in the pools of the events, where the end tells them."""
-    places = np.flatnonzero(np.isin(events[:, ACTION], (SEGMENT_MAP, SEGMENT_UNMAP))).tolist()
+    indices = np.flatnonzero(np.isin(events[:, ACTION], (SEGMENT_MAP, SEGMENT_UNMAP))).tolist()
     runs = _Runs()
     for segment in history.segments:
         if segment.expandable:
             kind = (segment.stream, segment.pool, segment.small)
             runs.add(segment.address, segment.address + segment.size, kind)
-    for place in reversed(places):
-        action, address, size, stream, pool = events[place].tolist()
+    for index in reversed(indices):
+        action, address, size, stream, pool = events[index].tolist()
         if action == SEGMENT_MAP:
             known = runs.remove(address, address + size)
             if pool == UNKNOWN and (known or len(history.pools) == 1):
-                events[place, POOL] = known[1] if known else 0
+                events[index, POOL] = known[1] if known else 0
         elif size > 0:
             near = runs.touching(address, address + size, stream)
             small = _is_small(history, address, size, old_blocks)
             runs.add(address, address + size, near or (stream, pool, small))
     runs.forget_unknown()
-    return _grouped(history, runs, [events[place].tolist() for place in places])
+    return _grouped(history, runs, [events[index].tolist() for index in indices])
 
 
-def _is_small(history: History, address: int, size: int, old_blocks: Mapping[int, int]) -> bool:
+def _is_small(history: AllocatorHistory, address: int, size: int, old_blocks: Mapping[int, int]) -> bool:
     """Whether memory that was unmapped was that of small blocks: by its pages, else by what lay in it."""
     if size % history.conf.large_segment_size:
         return True
@@ -103,7 +103,7 @@ def _is_small(history: History, address: int, size: int, old_blocks: Mapping[int
     return bool(inside) and max(round_size(history.conf, asked) for asked in inside) <= MOST_SMALL
 
 
-def _grouped(history: History, runs: _Runs, maps: list[list[int]]) -> list[Range]:
+def _grouped(history: AllocatorHistory, runs: _Runs, maps: list[list[int]]) -> list[Range]:
     """Runs of one kind with nothing of another kind between them lie in one range."""
     ranges: list[Range] = []
     native = {segment.address: None for segment in history.segments if not segment.expandable}

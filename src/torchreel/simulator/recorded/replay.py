@@ -1,4 +1,4 @@
-"""The program of a recorded history: what was asked of the allocator, without what it made of it."""
+"""The request trace of a recorded history: what was asked of the allocator, without what it made of it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,25 @@ from torchreel.simulator.actions import (
     SEGMENT_MAP,
     SEGMENT_UNMAP,
 )
-from torchreel.simulator.program import Columns, Program
-from torchreel.simulator.recorded.history import ACTION, ADDRESS, POOL, SIZE, STREAM, UNKNOWN, History, Ints
+from torchreel.simulator.recorded.allocator_history import (
+    ACTION,
+    ADDRESS,
+    POOL,
+    SIZE,
+    STREAM,
+    UNKNOWN,
+    AllocatorHistory,
+    Ints,
+)
 from torchreel.simulator.recorded.start import Start, rebuild
+from torchreel.simulator.request_trace import Columns, RequestTrace
 from torchreel.simulator.rules import MOST_SMALL, SMALL_SEGMENT, round_size, segment_size, version_of
 
 _RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
 _ACQUISITIONS = (SEGMENT_ALLOC, SEGMENT_MAP)
 
 
-def program_of_history(history: History) -> Program:
+def request_trace_of_history(history: AllocatorHistory) -> RequestTrace:
     """What a recorded program did: its requests and frees, and where its user emptied the cache.
 
     A history that begins mid-run is preceded by the blocks that lived then, in the order of their addresses: how they
@@ -38,7 +47,7 @@ def program_of_history(history: History) -> Program:
     start, events = rebuild(history)
     replay = _Replay(history, start, events)
     replay.run()
-    return Program(
+    return RequestTrace(
         history.device,
         **replay.columns.arrays(),
         pools=history.pools,
@@ -60,8 +69,8 @@ class _Pools:
         self.pools = {segment.base: segment.pool for segment in start.segments}
 
     def of(self, address: int) -> int:
-        place = bisect_right(self.bases, address) - 1
-        return self.pools[self.bases[place]] if place >= 0 else 0
+        index = bisect_right(self.bases, address) - 1
+        return self.pools[self.bases[index]] if index >= 0 else 0
 
     def add(self, base: int, pool: int) -> None:
         if base not in self.pools:
@@ -70,7 +79,7 @@ class _Pools:
 
 
 class _Replay:
-    def __init__(self, history: History, start: Start, events: Ints) -> None:
+    def __init__(self, history: AllocatorHistory, start: Start, events: Ints) -> None:
         self.history = history
         self.columns = Columns()
         self.actions, self.addresses, self.sizes, self.streams, self.pools = (
@@ -84,59 +93,59 @@ class _Replay:
         self.old = len(start.blocks)
         bases = [segment.base for segment in start.segments]
         for block in start.blocks:
-            place = bisect_right(bases, block.address) - 1
-            stream, pool = (0, 0) if place < 0 else (start.segments[place].stream, start.segments[place].pool)
+            index = bisect_right(bases, block.address) - 1
+            stream, pool = (0, 0) if index < 0 else (start.segments[index].stream, start.segments[index].pool)
             self.columns.add(ALLOC, _old_handle(block.address), block.requested, stream, pool, -1)
             if block.pending:
                 self.columns.add(FREE_REQUESTED, _old_handle(block.address), 0, stream, pool, -1)
 
     def run(self) -> None:
-        place = 0
-        while place < len(self.actions):
-            action = self.actions[place]
+        index = 0
+        while index < len(self.actions):
+            action = self.actions[index]
             if action in SEGMENT_EVENTS:
-                place = self._window(place)
+                index = self._window(index)
                 continue
             if action in (ALLOC, PREEXISTING, OOM):
-                self._add(ALLOC, place)
-            elif action == FREE_REQUESTED and self._completed_at_once(place):
-                self._add(FREE, place)
-                place += 1
+                self._add(ALLOC, index)
+            elif action == FREE_REQUESTED and self._completed_at_once(index):
+                self._add(FREE, index)
+                index += 1
             elif action in (FREE, FREE_REQUESTED, FREE_COMPLETED):
-                self._add(action, place)
-            place += 1
+                self._add(action, index)
+            index += 1
 
-    def _completed_at_once(self, place: int) -> bool:
-        after = place + 1
+    def _completed_at_once(self, index: int) -> bool:
+        after = index + 1
         return (
-            place >= 0
+            index >= 0
             and after < len(self.actions)
-            and self.actions[place] == FREE_REQUESTED
+            and self.actions[index] == FREE_REQUESTED
             and self.actions[after] == FREE_COMPLETED
-            and self.addresses[after] == self.addresses[place]
+            and self.addresses[after] == self.addresses[index]
         )
 
-    def _add(self, action: int, place: int) -> None:
-        if action == ALLOC and not self.sizes[place]:
+    def _add(self, action: int, index: int) -> None:
+        if action == ALLOC and not self.sizes[index]:
             return  # such requests never reach the allocator
-        maker = self.makers[place]
-        handle = maker if maker >= 0 else _old_handle(self.addresses[place])
-        pool = self.pools[place]
+        maker = self.makers[index]
+        handle = maker if maker >= 0 else _old_handle(self.addresses[index])
+        pool = self.pools[index]
         if pool == UNKNOWN:
-            pool = self.known_pools.of(self.addresses[place]) if len(self.history.pools) > 1 else 0
-        self.columns.add(action, handle, self.sizes[place], self.streams[place], pool, self.ids[place])
+            pool = self.known_pools.of(self.addresses[index]) if len(self.history.pools) > 1 else 0
+        self.columns.add(action, handle, self.sizes[index], self.streams[index], pool, self.ids[index])
 
-    def _window(self, place: int) -> int:
+    def _window(self, index: int) -> int:
         """One piece of segment events with the frees that were completed in it. Returns where it ends."""
-        end = place
+        end = index
         while end < len(self.actions) and (self.actions[end] in SEGMENT_EVENTS or self.actions[end] == FREE_COMPLETED):
             end += 1
-        if any(self.actions[at] in _RELEASES for at in range(place, end)) and not self._made_room(place, end):
-            first = next(at for at in range(place, end) if self.actions[at] in _RELEASES)
-            for at in range(place, end):
+        if any(self.actions[at] in _RELEASES for at in range(index, end)) and not self._made_room(index, end):
+            first = next(at for at in range(index, end) if self.actions[at] in _RELEASES)
+            for at in range(index, end):
                 self._release_pool(at)
             self.columns.add(EMPTY_CACHE, 0, 0, 0, 0, self.ids[first])
-        for at in range(place, end):
+        for at in range(index, end):
             if self.actions[at] == FREE_COMPLETED:
                 self._add(FREE_COMPLETED, at)
             elif self.actions[at] in _ACQUISITIONS:
@@ -155,7 +164,7 @@ class _Replay:
             self.released.add(pool)
             self.columns.add(RELEASE_POOL, 0, 0, 0, pool, self.ids[at])
 
-    def _made_room(self, place: int, end: int) -> bool:
+    def _made_room(self, index: int, end: int) -> bool:
         """Whether the releases were made for the request at the end of the window, and not by the user before it.
 
         They were not if the cache had a block for it, or if the device had room for it, as it has had at another time:
@@ -163,15 +172,15 @@ class _Replay:
         """
         if end == len(self.actions) or self.actions[end] not in (ALLOC, OOM):
             return False
-        late = self._completed_late(place, end)
-        releases = [at for at in range(place, end) if self.actions[at] in _RELEASES]
+        late = self._completed_late(index, end)
+        releases = [at for at in range(index, end) if self.actions[at] in _RELEASES]
         if self.actions[end] == ALLOC:
-            taken = sum(self.sizes[at] for at in range(place, end) if self.actions[at] in _ACQUISITIONS)
+            taken = sum(self.sizes[at] for at in range(index, end) if self.actions[at] in _ACQUISITIONS)
             if not taken and not self._overlaps(end, late):
                 return False
             if self._had_room(taken, self.sizes[end]) and not self._may_be_garbage(releases):
                 return False
-        pool = self._pool_of_request(place, end)
+        pool = self._pool_of_request(index, end)
         return not any(self._would_serve(at, end, pool) and not self._overlaps(at, late) for at in releases)
 
     def _had_room(self, taken: int, requested: int) -> bool:
@@ -190,9 +199,9 @@ class _Replay:
             self.actions[at] == SEGMENT_FREE and self.sizes[at] > SMALL_SEGMENT for at in releases
         )
 
-    def _completed_late(self, place: int, end: int) -> list[int]:
+    def _completed_late(self, index: int, end: int) -> list[int]:
         """The frees that were completed within the request: its search may have come before them."""
-        first = place
+        first = index
         while first and self.actions[first - 1] == FREE_COMPLETED and not self._completed_at_once(first - 2):
             first -= 1
         return [at for at in range(first, end) if self.actions[at] == FREE_COMPLETED]
@@ -205,9 +214,9 @@ class _Replay:
     def _pool_of(self, at: int) -> int:
         return self.pools[at] if self.pools[at] != UNKNOWN else self.known_pools.of(self.addresses[at])
 
-    def _pool_of_request(self, place: int, end: int) -> int:
+    def _pool_of_request(self, index: int, end: int) -> int:
         """That of the memory which was taken for it; else that in which it lies."""
-        taken = (self.pools[at] for at in range(place, end) if self.actions[at] in _ACQUISITIONS)
+        taken = (self.pools[at] for at in range(index, end) if self.actions[at] in _ACQUISITIONS)
         known = (pool for pool in (self.pools[end], *taken) if pool != UNKNOWN)
         return next(known, 0 if self.actions[end] == OOM else self._pool_of(end))
 

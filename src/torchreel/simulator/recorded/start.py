@@ -21,7 +21,7 @@ from torchreel.simulator.actions import (
     SEGMENT_ALLOC,
     SEGMENT_FREE,
 )
-from torchreel.simulator.recorded.history import ACTION, ADDRESS, POOL, SIZE, UNKNOWN, History, Ints
+from torchreel.simulator.recorded.allocator_history import ACTION, ADDRESS, POOL, SIZE, UNKNOWN, AllocatorHistory, Ints
 from torchreel.simulator.recorded.ranges import Range, old_ranges
 from torchreel.simulator.rules import LEAST_BLOCK, MOST_SMALL, SMALL_SEGMENT, round_size
 
@@ -75,7 +75,7 @@ def _matrix(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
     return np.array(rows, np.int64).reshape(len(rows), width)
 
 
-def rebuild(history: History) -> tuple[Start, Ints]:
+def rebuild(history: AllocatorHistory) -> tuple[Start, Ints]:
     """The start, and the events with the pools of segments filled in where the end tells them."""
     events = history.events.copy()
     blocks = _old_blocks(history)
@@ -95,7 +95,7 @@ def rebuild(history: History) -> tuple[Start, Ints]:
     return start, events
 
 
-def _old_blocks(history: History) -> list[Block]:
+def _old_blocks(history: AllocatorHistory) -> list[Block]:
     """The blocks that lived when the history began."""
     young: set[int] = set()
     pending: set[int] = set()
@@ -123,7 +123,7 @@ def _old_blocks(history: History) -> list[Block]:
     return found
 
 
-def _old_segments(history: History, events: Ints) -> dict[int, tuple[int, int, int, bool]]:
+def _old_segments(history: AllocatorHistory, events: Ints) -> dict[int, tuple[int, int, int, bool]]:
     """Size, stream, pool and kind of the segments that were there, expandable ones apart, by their address."""
     native = {
         segment.address: (segment.size, segment.stream, segment.pool, segment.small)
@@ -141,7 +141,7 @@ def _old_segments(history: History, events: Ints) -> dict[int, tuple[int, int, i
     return {address: (size, stream, max(pool, 0), small) for address, (size, stream, pool, small) in native.items()}
 
 
-def _flags(history: History) -> dict[int, set[str]]:
+def _flags(history: AllocatorHistory) -> dict[int, set[str]]:
     """What the end tells of private pools: blocks are handed out whole, memory is not expandable though all else is."""
     flags: dict[int, set[str]] = {}
     starts = [segment.address for segment in history.segments]
@@ -149,8 +149,8 @@ def _flags(history: History) -> dict[int, set[str]]:
         if segment.pool and history.conf.expandable_segments and not segment.expandable:
             flags.setdefault(segment.pool, set()).add("own_device")
     for block in history.blocks:
-        place = bisect_right(starts, block.address) - 1
-        if place < 0 or not (segment := history.segments[place]).pool:
+        index = bisect_right(starts, block.address) - 1
+        if index < 0 or not (segment := history.segments[index]).pool:
             continue
         slack = block.size - round_size(history.conf, block.requested)
         oversize = history.conf.max_split_size is not None and block.size >= history.conf.max_split_size
@@ -159,15 +159,15 @@ def _flags(history: History) -> dict[int, set[str]]:
     return flags
 
 
-def _clip(start: Start, ranges: list[Range], history: History) -> None:
+def _clip(start: Start, ranges: list[Range], history: AllocatorHistory) -> None:
     """Address spaces do not overlap, and all are of about the same size: the closest neighbours bound it."""
     if history.total:
         start.range_bytes = history.total + history.total // 8
     bases = [segment.base for segment in start.segments]
-    for place, segment in enumerate(start.segments):
-        if not segment.page or place + 1 == len(bases):
+    for index, segment in enumerate(start.segments):
+        if not segment.page or index + 1 == len(bases):
             continue
-        room = (bases[place + 1] - segment.base) // segment.page * segment.page
+        room = (bases[index + 1] - segment.base) // segment.page * segment.page
         if room < segment.size:
             segment.size = room
             start.range_bytes = min(start.range_bytes or room, room)
@@ -181,11 +181,11 @@ def _clip(start: Start, ranges: list[Range], history: History) -> None:
             segment.size = min(segment.size, size)
 
 
-def _size_blocks(start: Start, history: History) -> None:
+def _size_blocks(start: Start, history: AllocatorHistory) -> None:
     """Sizes of the blocks of which only the request is known."""
     bases = [segment.base for segment in start.segments]
     runs = [address for address, _ in start.mapped]
-    for place, block in enumerate(start.blocks):
+    for index, block in enumerate(start.blocks):
         if block.exact:
             continue
         at = bisect_right(bases, block.address) - 1
@@ -198,12 +198,14 @@ def _size_blocks(start: Start, history: History) -> None:
         if segment.page:
             run = bisect_right(runs, block.address) - 1
             end = sum(start.mapped[run]) if run >= 0 else end
-        if place + 1 < len(start.blocks):
-            end = min(end, start.blocks[place + 1].address)
+        if index + 1 < len(start.blocks):
+            end = min(end, start.blocks[index + 1].address)
         _fit(block, size, end - block.address, segment, history, start.flags)
 
 
-def _fit(block: Block, size: int, gap: int, segment: Segment, history: History, flags: dict[int, set[str]]) -> None:
+def _fit(
+    block: Block, size: int, gap: int, segment: Segment, history: AllocatorHistory, flags: dict[int, set[str]]
+) -> None:
     """A block's size within the gap up to the next one: in the large pool it may have more than was asked for.
 
     No block of that pool is of 1 MiB or less, so a rest of that size is its own. Where more is left, up to 1 MiB of it

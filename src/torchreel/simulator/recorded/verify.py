@@ -19,7 +19,7 @@ from torchreel.errors import OptionError
 from torchreel.ingest import open_source
 from torchreel.reel import Reel
 from torchreel.simulator.actions import ACTIONS, SEGMENT_ALLOC, SEGMENT_MAP
-from torchreel.simulator.recorded.history import ACTION, POOL, UNKNOWN, History, Ints, histories
+from torchreel.simulator.recorded.allocator_history import ACTION, POOL, UNKNOWN, AllocatorHistory, Ints, histories
 from torchreel.simulator.recorded.start import Start, rebuild
 from torchreel.simulator.rules import ADDRESS, BLOCK, ORDERS, SEGMENT, native_rules, order_of, version_of
 from torchreel.simulator.source import named
@@ -116,7 +116,7 @@ def _verified(reel: Reel) -> dict[str, DeviceVerification]:
     return {name: verify_history(history) for name, history in named(found)}
 
 
-def verify_history(history: History) -> DeviceVerification:
+def verify_history(history: AllocatorHistory) -> DeviceVerification:
     """Verify one device. Where a file leaves the version of torch open, the one that fits best is taken."""
     starts = _starts(history)
     attempts = []
@@ -130,7 +130,7 @@ def verify_history(history: History) -> DeviceVerification:
     return _described(history, best, len({attempt.order for attempt in attempts}))
 
 
-def _starts(history: History) -> list[tuple[Start, Ints]]:
+def _starts(history: AllocatorHistory) -> list[tuple[Start, Ints]]:
     """The starts, each with its events, that a history may have had.
 
     Before torch 2.12 events do not name their pool, and the end tells that of a segment only if it is there then. Of
@@ -146,7 +146,7 @@ def _starts(history: History) -> list[tuple[Start, Ints]]:
     return [(start, events), rebuild(replace(history, events=events_of_default))]
 
 
-def _orders(history: History) -> list[int]:
+def _orders(history: AllocatorHistory) -> list[int]:
     """The orders of free blocks that may have ruled, the most likely first."""
     if history.torch_version is not None:
         first = order_of(version_of(history.torch_version))
@@ -159,7 +159,7 @@ def _orders(history: History) -> list[int]:
 class _Attempt:
     """One order of free blocks, tried: strictly, and then with what the history tells of its start."""
 
-    def __init__(self, history: History, start: Start, events: Ints, order: int) -> None:
+    def __init__(self, history: AllocatorHistory, start: Start, events: Ints, order: int) -> None:
         self.history = history
         self.events = events
         self.order = order
@@ -248,13 +248,13 @@ def sorted_ranks(count: int, ties: list[tuple[int, int]]) -> list[int]:
     heapq.heapify(ready)
     ranks = [-1] * count
     circle = 0
-    for place in range(count):
+    for index in range(count):
         if not ready:
             while ranks[circle] >= 0:
                 circle += 1
             ready = [circle]
         one = heapq.heappop(ready)
-        ranks[one] = place
+        ranks[one] = index
         for other in after.get(one, ()):
             waiting[other] -= 1
             if not waiting[other] and ranks[other] < 0:
@@ -262,7 +262,7 @@ def sorted_ranks(count: int, ties: list[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def _described(history: History, attempt: _Attempt, orders: int) -> DeviceVerification:
+def _described(history: AllocatorHistory, attempt: _Attempt, orders: int) -> DeviceVerification:
     result = attempt.result
     notes = []
     kind = "none" if not history.has_events else "complete" if attempt.start.is_empty else "mid-run"
@@ -289,7 +289,7 @@ def _score(score: dict[str, int]) -> Score:
     return Score(max(score["matched"] - score["extra"], 0), score["total"])
 
 
-def _mismatch(history: History, found: tuple[int, ...] | None) -> Mismatch | None:
+def _mismatch(history: AllocatorHistory, found: tuple[int, ...] | None) -> Mismatch | None:
     if found is None:
         return None
     event, *both = found

@@ -16,10 +16,10 @@ from torchreel.ingest import open_source
 from torchreel.reel import Reel
 from torchreel.reel.sizes import parse_size
 from torchreel.simulator.conf import Conf, parse
-from torchreel.simulator.program import Program, Programs
+from torchreel.simulator.request_trace import RequestTrace, RequestTraces
 from torchreel.simulator.rules import NEWEST, version_of
 from torchreel.simulator.simulate import Simulation, simulate
-from torchreel.simulator.source import Source, programs
+from torchreel.simulator.source import Source, request_traces
 from torchreel.simulator.sweep.candidates import SIZING, Requests, neutral, pairs, singles
 from torchreel.simulator.sweep.trials import Trial, Trials, ranked, trial
 
@@ -49,12 +49,12 @@ def sweep(
         with open_source(source) as reel:
             return sweep(reel, capacity, fraction, torch_version, device, conf)
     windows = isinstance(source, Reel) and made_on_windows(source)
-    found = only(programs(source), device)
+    found = only(request_traces(source), device)
     return try_settings(found, capacity, fraction, torch_version, conf, windows).table()
 
 
 def try_settings(
-    found: Programs,
+    found: RequestTraces,
     capacity: int | str | None = None,
     fraction: float | None = None,
     torch_version: str | None = None,
@@ -75,13 +75,13 @@ def try_settings(
     return Trials(trials, room, needed, smallest)
 
 
-def only(found: Programs, device: str | None) -> Programs:
-    """The programs of one device, or of all."""
+def only(found: RequestTraces, device: str | None) -> RequestTraces:
+    """The request traces of one device, or of all."""
     if device is None:
         return found
     if device not in found.devices:
         raise OptionError(f"There is no device {device!r} in this recording: it has {', '.join(found.devices)}.")
-    return Programs({device: found.devices[device]})
+    return RequestTraces({device: found.devices[device]})
 
 
 def made_on_windows(reel: Reel) -> bool:
@@ -94,7 +94,7 @@ def made_on_windows(reel: Reel) -> bool:
 class _Run:
     """One run, and the trials made of it so far."""
 
-    programs: Programs
+    request_traces: RequestTraces
     current: Conf
     capacity: int | None
     fraction: float | None
@@ -106,24 +106,24 @@ class _Run:
         self.trials: list[Trial] = []
 
     def requests(self) -> Requests:
-        every = list(self.programs.devices.values())
-        sizes = np.unique(np.concatenate([program.sizes for program in every])) if every else np.zeros(0, np.int64)
+        every = list(self.request_traces.devices.values())
+        sizes = np.unique(np.concatenate([trace.sizes for trace in every])) if every else np.zeros(0, np.int64)
         given = self.fraction if self.fraction is not None else self.current.per_process_memory_fraction
         return Requests(
             sizes=tuple(sizes.tolist()),
-            has_fraction=any(self._is_limited(program, given) for program in every),
-            version=min(self._version(program) for program in every),
+            has_fraction=any(self._is_limited(trace, given) for trace in every),
+            version=min(self._version(trace) for trace in every),
         )
 
-    def _is_limited(self, program: Program, given: float | None) -> bool:
-        fraction = program.fraction if given is None else given
-        return fraction is not None and fraction < 1 and (self.capacity or program.total) is not None
+    def _is_limited(self, trace: RequestTrace, given: float | None) -> bool:
+        fraction = trace.fraction if given is None else given
+        return fraction is not None and fraction < 1 and (self.capacity or trace.total) is not None
 
-    def _version(self, program: Program) -> tuple[int, int]:
-        return version_of(self.torch_version) if self.torch_version else program.torch_version or NEWEST
+    def _version(self, trace: RequestTrace) -> tuple[int, int]:
+        return version_of(self.torch_version) if self.torch_version else trace.torch_version or NEWEST
 
     def simulated(self, conf: Conf, capacity: int | None) -> Simulation:
-        return simulate(self.programs, conf, capacity, self.torch_version, self.fraction)
+        return simulate(self.request_traces, conf, capacity, self.torch_version, self.fraction)
 
     def try_all(self, confs: Iterable[Conf]) -> None:
         """Try what was not tried yet."""

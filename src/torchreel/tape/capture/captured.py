@@ -43,7 +43,7 @@ from torchreel.tape.capture.results.result_forms import ResultForms
 from torchreel.tape.capture.results.unfinished import unfinished
 from torchreel.tape.capture.session import Session
 from torchreel.tape.guards.assumptions import Assumptions
-from torchreel.tape.guards.watch import Watch
+from torchreel.tape.guards.tape_guards import TapeGuards
 from torchreel.tape.quiet import quietly
 from torchreel.tape.structure import Structure
 
@@ -72,7 +72,7 @@ class Parts:
     also: set[int] = field(default_factory=set)  # inputs that the function has by another name, too
     counts: list[Count | Rate] = field(default_factory=list)  # numbers of Python's that the tape has as tensors
     asked: list[int] | None = None  # of each input, what Python asked beside its values: see _tape.pyi
-    watch: Watch | None = None  # what it takes for granted of Python
+    guards: TapeGuards | None = None  # what it takes for granted of Python
     owned: frozenset[int] = frozenset()  # inputs that the function had by a name of its own before the call
 
 
@@ -87,14 +87,14 @@ class Captured:
         result_slots: list[int],
         function: str,
         roots: Callable[[], dict[str, Any]],
-        watch: Watch | None = None,
+        guards: TapeGuards | None = None,
         parameters: Callable[[], ParameterNames] = ParameterNames,
     ) -> None:
-        if watch is not None:  # at once: what it looks at may change
+        if guards is not None:  # at once: what it looks at may change
             forms = ResultForms(session.capture, given.tensors)
             forms.note(results, result_slots)
-            watch.end(session, forms)
-        self.watch = watch
+            guards.end(session, forms)
+        self.guards = guards
         self._session = session
         self._capture = session.capture
         self._given, self._results, self._result_slots = given, results, result_slots
@@ -107,7 +107,7 @@ class Captured:
         self._made = time.time()
         self._asked = list(self._capture.asked_inputs)
         owned = given.like.owned if given.like is not None else ()
-        self._owned = frozenset(self._capture.input_slots[place] for place in owned)
+        self._owned = frozenset(self._capture.input_slots[index] for index in owned)
         self._gradients = self._capture.gradients()
         self._rebound = self._capture.rebound()
         self._left: list[left_behind.Left] = []
@@ -119,14 +119,14 @@ class Captured:
 
         `there` and `before` are of the moment before the call: ids of tensors, and held.collections().
         """
-        if self.watch is None or self.watch.refusal or (self.watch.proof is not None and self.watch.proof.is_whole):
+        if self.guards is None or self.guards.refusal or (self.guards.proof is not None and self.guards.proof.is_whole):
             return
-        known = {*self._result_slots, *slots_of(self.watch.effects())}
+        known = {*self._result_slots, *slots_of(self.guards.effects())}
         known.update(slot for pairs in (self._gradients, self._rebound) for pair in pairs for slot in pair)
         with quietly():
             found = Held(self._capture, known, there | self._states_of_optimizers(), before)
-        self.watch.effects().extend(found.effects)
-        self.watch.refusal = found.refusal
+        self.guards.effects().extend(found.effects)
+        self.guards.refusal = found.refusal
 
     def _states_of_optimizers(self) -> set[int]:
         """Ids of tensors that steps of optimizers left in their states, which a replay has by itself."""
@@ -142,7 +142,7 @@ class Captured:
     def _parts(self, lines: bool) -> Parts:
         decoded = self._capture.decode(MODEL_CLASSES)
         self._check(decoded)
-        records = [decoded["ops"][place] if place >= 0 else None for place in decoded["places"]]
+        records = [decoded["ops"][index] if index >= 0 else None for index in decoded["places"]]
         program = Program(
             provenance=self._provenance(),
             slots=decoded["slots"],
@@ -187,7 +187,7 @@ class Captured:
             self._also,
             self._session.counts,
             self._asked,
-            self.watch,
+            self.guards,
             self._owned,
         )
 
@@ -198,14 +198,14 @@ class Captured:
         stale = alone - fresh.announced(program)
         self._stale = sorted(program.slots[slot].name for slot in stale)
         refusal = left_behind.refusal(program, tensors, self._left, stale)
-        refusal = refusal or (self.watch.refusal if self.watch is not None else "")
+        refusal = refusal or (self.guards.refusal if self.guards is not None else "")
         refusal = refusal or unfinished(self._results)
         if self._own_leaf:
             refusal = refusal or (
                 "The function returns a leaf that it made, with the gradient that it got, and a replay would return it "
                 "without: return its gradient instead, and trace again."
             )
-        alone_drawn = self.watch is not None and self.watch.proof is not None and self.watch.proof.draws_alone
+        alone_drawn = self.guards is not None and self.guards.proof is not None and self.guards.proof.draws_alone
         if alone_drawn and any(op.name == model.SET_RNG and _is_default(program, op) for op in program.ops):
             refusal = refusal or (
                 "The function draws random numbers without an op that the tape knows (in an op of your own, for "
@@ -225,7 +225,7 @@ class Captured:
 
     def _left_slots(self, program: Program) -> set[int]:
         """Slots of all that somebody has after a call, besides its results."""
-        effects = self.watch.effects() if self.watch is not None else []
+        effects = self.guards.effects() if self.guards is not None else []
         return {*slots_of(effects), *(each.value for each in program.bindings if each.value >= 0)}
 
     def _check(self, decoded: dict[str, Any]) -> None:
@@ -262,7 +262,7 @@ class Captured:
             record.role, record.name = "optimizer", count.name
         announced = fresh.announced(program)
         self._name_found(program, search, tensors, announced)
-        if self.watch is not None:
+        if self.guards is not None:
             self._name_gradients(program)
         alone = {slot for slot in alone | (announced & tensors.keys()) if not program.slots[slot].name}
         _name_rest(program, tensors, alone)
@@ -284,7 +284,7 @@ class Captured:
 
     def _name_gradients(self, program: Program) -> None:
         """Those that tensors had when the tape began, whoever has them now."""
-        for leaf in self.watch.leaves.all if self.watch is not None else ():
+        for leaf in self.guards.leaves.all if self.guards is not None else ():
             for slot in leaf.gradients:
                 record = program.slots[slot]
                 if not record.name:
@@ -319,19 +319,19 @@ class Captured:
             tensors[slot] = named.tensor  # the object itself: what is done to it later is seen
 
     def _write_generators(self, program: Program, tensors: dict[int, torch.Tensor]) -> None:
-        for place, (device, is_default, made_inside, state) in enumerate(self._capture.generators()):
+        for index, (device, is_default, made_inside, state) in enumerate(self._capture.generators()):
             inside = made_inside and not is_default
             program.generators.append(RandomState(device, is_default, inside, state))
             if not inside:
                 continue
             slot = _add_constant(program, tensors, torch.frombuffer(bytearray(state), dtype=torch.uint8))
-            first = next((i for i, op in enumerate(program.ops) if Generator(place) in op.args), None)
+            first = next((i for i, op in enumerate(program.ops) if Generator(index) in op.args), None)
             if first is not None:
-                fresh.insert(program, first, Op(model.SET_RNG, [Generator(place), Ref(slot)], [], inserted=True))
+                fresh.insert(program, first, Op(model.SET_RNG, [Generator(index), Ref(slot)], [], inserted=True))
 
     def _write_bindings(self, program: Program) -> None:
-        if self.watch is not None:
-            program.bindings += self.watch.leaves.bindings(self._gradients)
+        if self.guards is not None:
+            program.bindings += self.guards.leaves.bindings(self._gradients)
         else:
             program.bindings += (Binding("grad", *pair, self._session.cleared) for pair in self._gradients)
         for owner, value in self._rebound:

@@ -34,7 +34,7 @@ def reachable(function: Any) -> dict[str, Any]:
     if isinstance(function, torch.nn.Module):
         return {"model": function}
     if isinstance(function, functools.partial):
-        given = {f"argument {place}": value for place, value in enumerate(function.args)}
+        given = {f"argument {index}": value for index, value in enumerate(function.args)}
         return {**reachable(function.func), **given, **function.keywords}
     found: dict[str, Any] = {}
     owner = getattr(function, "__self__", None)
@@ -130,7 +130,7 @@ class Search:
         elif isinstance(value, dict):
             return [(f"{name}.{key}", part) for key, part in value.items() if isinstance(key, str | int)]
         elif isinstance(value, list | tuple):
-            return [(f"{name}.{place}", part) for place, part in enumerate(value)]
+            return [(f"{name}.{index}", part) for index, part in enumerate(value)]
         elif isinstance(value, types.FunctionType | types.MethodType | functools.partial):
             return list(reachable(value).items()) if _is_users(value) else []
         elif hasattr(value, "__dict__") and _is_users(type(value)):
@@ -154,8 +154,8 @@ class Search:
 
     def _visit_optimizer(self, root: str, optimizer: torch.optim.Optimizer) -> None:
         for group_place, group in enumerate(optimizer.param_groups):
-            for place, parameter in enumerate(group["params"]):
-                path = self._parameters.get(id(parameter), f"{group_place}.{place}")
+            for index, parameter in enumerate(group["params"]):
+                path = self._parameters.get(id(parameter), f"{group_place}.{index}")
                 if id(parameter) not in self._parameters:
                     self._add(f"{root}.parameter.{path}", "parameter", parameter)
                 for key, value in optimizer.state.get(parameter, {}).items():

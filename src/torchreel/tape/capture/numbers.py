@@ -219,14 +219,14 @@ def write(program: Program, records: list[Op | None], uses: list[Use]) -> None:
 
     A number whose formula has found no place stays what it was, and so must the number that it was computed from.
     """
-    places = {id(op): place for place, op in enumerate(program.ops)}
+    indices = {id(op): index for index, op in enumerate(program.ops)}
     free: set[int] = set()
     bound: set[int] = set()
     for use in uses:
         ops = [op for op in records[use.first : use.end] if op is not None]
         for given in use.given:
             items = list(_items(given.value))
-            found = [_put(program, op, given, records, places, len(ops) == 1) for op in ops]
+            found = [_put(program, op, given, records, indices, len(ops) == 1) for op in ops]
             (free if any(found) else bound).update(item.record for item in items)
             bound.update(item.record for item in items if item.record in item.escaped)
     for item in free - bound:
@@ -241,23 +241,25 @@ def _items(given: Number | tuple[Any, ...]) -> Iterator[Item]:
             yield from (word for word in number.postfix if isinstance(word, Item))
 
 
-def _put(program: Program, op: Op, given: Given, records: list[Op | None], places: dict[int, int], alone: bool) -> bool:
+def _put(
+    program: Program, op: Op, given: Given, records: list[Op | None], indices: dict[int, int], alone: bool
+) -> bool:
     """Whether one of the op's arguments is what was given: then it is the formula from now on.
 
     Where several have that value, it is the one of its name, or of its place in the only op of the call; or none.
     """
-    found = [place for place, value in enumerate(op.args) if _fits(program, value, given.value)]
+    found = [index for index, value in enumerate(op.args) if _fits(program, value, given.value)]
     if len(found) > 1:
         wanted = given.argument if alone else None
         if isinstance(given.argument, str):
-            wanted = next((place for place in found if _argument_name(op, place) == given.argument), None)
-        found = [place for place in found if place == wanted]
+            wanted = next((index for index in found if _argument_name(op, index) == given.argument), None)
+        found = [index for index in found if index == wanted]
     if len(found) != 1:
         return False
     if isinstance(given.value, tuple):
-        op.args[found[0]] = [_formula(each, records, places) for each in given.value]
+        op.args[found[0]] = [_formula(each, records, indices) for each in given.value]
     else:
-        op.args[found[0]] = _formula(given.value, records, places)
+        op.args[found[0]] = _formula(given.value, records, indices)
     return True
 
 
@@ -268,10 +270,10 @@ def _fits(program: Program, value: Value, given: Number | tuple[Any, ...]) -> bo
     return _is(_plain(program, value), given)
 
 
-def _argument_name(op: Op, place: int) -> str:
+def _argument_name(op: Op, index: int) -> str:
     name, _, overload = op.name.partition(".")
     arguments = torch._C._get_schema(name, overload).arguments
-    return arguments[place].name if place < len(arguments) else ""
+    return arguments[index].name if index < len(arguments) else ""
 
 
 def _plain(program: Program, value: Value) -> Value:
@@ -287,8 +289,8 @@ def _is(recorded: Any, given: Any) -> bool:
     return isinstance(recorded, int | float) and float(recorded).hex() == bits
 
 
-def _formula(number: Any, records: list[Op | None], places: dict[int, int]) -> Any:
+def _formula(number: Any, records: list[Op | None], indices: dict[int, int]) -> Any:
     if not isinstance(number, Number):
         return number
-    words = (f"item:{places[id(records[word.record])]}" if isinstance(word, Item) else word for word in number.postfix)
+    words = (f"item:{indices[id(records[word.record])]}" if isinstance(word, Item) else word for word in number.postfix)
     return Formula(tuple(words), float.__float__(number))

@@ -94,7 +94,7 @@ class Session:
         is_alone = not args[1:] and kwargs.get("closure") is None and not optimizer._optimizer_step_pre_hooks
         if self.is_function and step.is_torchs and is_alone and list(optimizers._global_optimizer_pre_hooks) == [_HOOK]:
             step.free_rates = {
-                place for place, group in enumerate(optimizer.param_groups) if not self._was_read(group, "lr")
+                index for index, group in enumerate(optimizer.param_groups) if not self._was_read(group, "lr")
             }
         self.steps.append(step)
 

@@ -18,7 +18,7 @@ from torchreel.tape.capture.results import held
 from torchreel.tape.capture.session import Session
 from torchreel.tape.guards.proof import Proof
 from torchreel.tape.guards.surroundings.surroundings import Surroundings
-from torchreel.tape.guards.watch import Watch
+from torchreel.tape.guards.tape_guards import TapeGuards
 from torchreel.tape.replay.memory import inputs_with_names
 from torchreel.tape.structure import Like, Structure
 from torchreel.tape.tape import Tape
@@ -41,9 +41,9 @@ def trace(
     given = Structure((args, kwargs))
     given.like = Like(args, kwargs, _knows_order(function))
     given.like.note_gradients(given.tensors)
-    watch = Watch(Surroundings(function, (args, kwargs)), given.tensors)
-    given.like.owned = inputs_with_names(given.tensors, watch.tensors())
-    there, before = set(map(id, watch.tensors())), held.collections()
+    guards = TapeGuards(Surroundings(function, (args, kwargs)), given.tensors)
+    given.like.owned = inputs_with_names(given.tensors, guards.tensors())
+    there, before = set(map(id, guards.tensors())), held.collections()
     session = Session(given.tensors, hashes or outplace, follows_numbers=True)
     session.is_function = True
     try:
@@ -62,10 +62,10 @@ def trace(
     slots = session.end(results.tensors)
     if proof is not None:
         proof.seal(given.tensors)
-        watch.proof = proof
+        guards.proof = proof
     given.like.note_turned(given.tensors)
     captured = Captured(
-        session, given, results, slots, described(function), lambda: reachable(function), watch,
+        session, given, results, slots, described(function), lambda: reachable(function), guards,
         lambda: ParameterNames(function),
     )  # fmt: skip
     captured.look_around(there, before)
@@ -97,7 +97,7 @@ class Tracing:
             raise TraceError("This block has been traced: call torchreel.tracing() anew for another.")
         self._frame: FrameType | None = sys._getframe(1)
         self._given = Structure((self._inputs, {}))
-        self._watch = Watch(None, self._given.tensors)
+        self._guards = TapeGuards(None, self._given.tensors)
         self._session = Session(self._given.tensors, self._hashes, follows_numbers=True)
         return self._tape
 
@@ -110,7 +110,7 @@ class Tracing:
             scope = visible(frame)
             code = frame.f_code
             where = f"a block in {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-            self._tape.fill(Captured(self._session, self._given, Structure(None), [], where, scope, self._watch))
+            self._tape.fill(Captured(self._session, self._given, Structure(None), [], where, scope, self._guards))
 
 
 def tracing(*inputs: Any, hashes: bool = False) -> Tracing:

@@ -2,7 +2,7 @@
 
 What it read of Python is guarded, and compared before each replay. What it wrote to things that were there before, and
 a replay can write again, is an effect; any other write makes a replay impossible. What no rule knows leaves the rest of
-the call unknown: then the tape has nothing but names to go by (watch.py), and says so.
+the call unknown: then the tape has nothing but names to go by (tape_guards.py), and says so.
 """
 
 from __future__ import annotations

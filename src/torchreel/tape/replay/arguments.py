@@ -13,7 +13,7 @@ from torchreel.program.model import Program, Ref, Slot, StorageOf
 from torchreel.program.query.writes import written_storages
 from torchreel.tape.replay.fitting import MisfitError, fit
 from torchreel.tape.replay.memory import Memory, bits_in_words, has_bits, has_bits_of
-from torchreel.tape.structure import Place, Structure
+from torchreel.tape.structure import Structure, TensorLeaf
 
 # What Python may ask of an input.
 _LAYOUT, _GRADIENT, _ADDRESS = 1, 2, 4
@@ -37,7 +37,7 @@ class Arguments:
         self._layouts = [_layout(program.slots[slot]) for slot in self._slots]
         storages = [program.slots[slot].storage for slot in self._slots]
         owners = {binding.owner for binding in program.bindings}
-        self._graded = {place for place, slot in enumerate(self._slots) if slot in owners}
+        self._graded = {index for index, slot in enumerate(self._slots) if slot in owners}
         self._shared = bool(self._written | self._graded) or len(set(storages)) < len(storages)
 
     def match(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -47,8 +47,8 @@ class Arguments:
             raise self._other_structure(len(tensors))
         self._check_like(args, kwargs)
         self._check_gradients(tensors)
-        for place, required in self._traced.like.turned if self._traced is not None and self._traced.like else ():
-            tensors[place].requires_grad_(required)
+        for index, required in self._traced.like.turned if self._traced is not None and self._traced.like else ():
+            tensors[index].requires_grad_(required)
         if forward_ad._current_level >= 0:
             self._check_tangents(tensors)
         if self._shared and len(tensors) > 1:
@@ -58,8 +58,8 @@ class Arguments:
     def fitted(self, tensors: list[torch.Tensor], memory: Memory) -> list[torch.Tensor]:
         """The same, lying in memory as the views on the tape count."""
         return [
-            tensor if wanted is not None and _lies_as(tensor, *wanted) else self._fit(place, tensor, memory)
-            for place, (tensor, wanted) in enumerate(zip(tensors, self._layouts, strict=True))
+            tensor if wanted is not None and _lies_as(tensor, *wanted) else self._fit(index, tensor, memory)
+            for index, (tensor, wanted) in enumerate(zip(tensors, self._layouts, strict=True))
         ]
 
     def _tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -73,7 +73,7 @@ class Arguments:
                     f"Argument {_readable(misfit.path)} was {misfit.was!r} when the tape was made, and is "
                     f"{misfit.now!r} now: what is no tensor is part of the tape. Trace it again."
                 ) from None
-            if not isinstance(misfit.was, (Place, tuple, list, dict)):
+            if not isinstance(misfit.was, (TensorLeaf, tuple, list, dict)):
                 self._check_like(args, kwargs)
             raise self._other_structure(len(Structure((args, kwargs)).tensors)) from None
 
@@ -92,21 +92,21 @@ class Arguments:
     def _check_gradients(self, tensors: list[torch.Tensor]) -> None:
         """An input that requires a gradient gets one where the function runs backward, or may be treated otherwise."""
         was = self._traced.like.gradients if self._traced is not None and self._traced.like is not None else []
-        for place, (tensor, (required, leaf)) in enumerate(zip(tensors, was, strict=False)):
-            if self._asked[place] & _ADDRESS:
+        for index, (tensor, (required, leaf)) in enumerate(zip(tensors, was, strict=False)):
+            if self._asked[index] & _ADDRESS:
                 raise GuardError(
-                    f"The function asked for the address of input {self._names[place]}, with data_ptr(), which is "
+                    f"The function asked for the address of input {self._names[index]}, with data_ptr(), which is "
                     "another at each call: do not ask for it in what is traced."
                 )
-            if tensor.requires_grad is not required and (self._backward or self._asked[place] & _GRADIENT):
+            if tensor.requires_grad is not required and (self._backward or self._asked[index] & _GRADIENT):
                 raise GuardError(
-                    f"Input {self._names[place]} {'required' if required else 'did not require'} a gradient when the "
+                    f"Input {self._names[index]} {'required' if required else 'did not require'} a gradient when the "
                     f"tape was made, and {'does not' if required else 'does'} now: give one that is like it, or trace "
                     "it again."
                 )
             if self._backward and tensor.requires_grad and not (leaf and tensor.is_leaf):
                 raise GuardError(
-                    f"Input {self._names[place]} was computed from other tensors that require gradients, so the "
+                    f"Input {self._names[index]} was computed from other tensors that require gradients, so the "
                     "backward of the function goes beyond it, to what is not on the tape: give a tensor of its own, "
                     "with detach().requires_grad_(), and trace it again."
                 )
@@ -130,60 +130,60 @@ class Arguments:
             "or in another structure: call replay() as the function was called."
         )
 
-    def _fit(self, place: int, tensor: torch.Tensor, memory: Memory) -> torch.Tensor:
-        slot = self._program.slots[self._slots[place]]
+    def _fit(self, index: int, tensor: torch.Tensor, memory: Memory) -> torch.Tensor:
+        slot = self._program.slots[self._slots[index]]
         found, wanted = _kind(tensor), (slot.dtype, slot.sizes, slot.device, slot.layout)
         if found != wanted:
             raise ReplayError(
-                f"Input {self._names[place]} was {_text(*wanted)} when the tape was made, and is {_text(*found)} now: "
+                f"Input {self._names[index]} was {_text(*wanted)} when the tape was made, and is {_text(*found)} now: "
                 "trace it again for another shape, dtype, device or layout."
             )
         if slot.layout != "strided":
             return tensor
-        self._check_strides(place, tensor, slot)
+        self._check_strides(index, tensor, slot)
         if not has_bits_of(tensor, slot):
-            tensor = self._resolved(place, tensor, slot)
-        if tensor.storage_offset() == slot.offset or place not in self._viewed:
+            tensor = self._resolved(index, tensor, slot)
+        if tensor.storage_offset() == slot.offset or index not in self._viewed:
             return tensor
-        self._check_offset(place, tensor, slot)
+        self._check_offset(index, tensor, slot)
         first = (tensor.storage_offset() - slot.offset) * tensor.element_size()
         if first >= 0:
             return _lying_in(tensor.untyped_storage()[first:], tensor, slot)
-        if place in self._written or memory.shares_state(tensor):
-            raise self._elsewhere(place, tensor, slot, "the tape writes to it, so it cannot be copied")
+        if index in self._written or memory.shares_state(tensor):
+            raise self._elsewhere(index, tensor, slot, "the tape writes to it, so it cannot be copied")
         return _copied(tensor, slot)
 
-    def _check_strides(self, place: int, tensor: torch.Tensor, slot: Slot) -> None:
-        if self._asked[place] & _LAYOUT and (tensor.stride(), tensor.storage_offset()) != (slot.strides, slot.offset):
-            raise self._elsewhere(place, tensor, slot, "the function asked for them in Python")
+    def _check_strides(self, index: int, tensor: torch.Tensor, slot: Slot) -> None:
+        if self._asked[index] & _LAYOUT and (tensor.stride(), tensor.storage_offset()) != (slot.strides, slot.offset):
+            raise self._elsewhere(index, tensor, slot, "the function asked for them in Python")
         if tensor.stride() != slot.strides:
             raise self._elsewhere(
-                place, tensor, slot, "kernels may go another way by them, and add and draw numbers in another order"
+                index, tensor, slot, "kernels may go another way by them, and add and draw numbers in another order"
             )
 
-    def _check_offset(self, place: int, tensor: torch.Tensor, slot: Slot) -> None:
+    def _check_offset(self, index: int, tensor: torch.Tensor, slot: Slot) -> None:
         """Whether the views of the input count from where it begins, and from nowhere else."""
-        if place in self._counted:
-            raise self._elsewhere(place, tensor, slot, "the function counts from the beginning of its memory")
-        if place in self._graded:
-            raise self._elsewhere(place, tensor, slot, "the tape gives it a gradient, so it cannot be copied")
+        if index in self._counted:
+            raise self._elsewhere(index, tensor, slot, "the function counts from the beginning of its memory")
+        if index in self._graded:
+            raise self._elsewhere(index, tensor, slot, "the tape gives it a gradient, so it cannot be copied")
 
-    def _resolved(self, place: int, tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
+    def _resolved(self, index: int, tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
         """Without the bits that say that values are to be conjugated or negated when they are read."""
-        if has_bits(slot) or place in self._written | self._graded:
+        if has_bits(slot) or index in self._written | self._graded:
             raise GuardError(
-                f"Input {self._names[place]} is {bits_in_words(tensor.is_conj(), tensor.is_neg())} now, and was "
+                f"Input {self._names[index]} is {bits_in_words(tensor.is_conj(), tensor.is_neg())} now, and was "
                 f"{bits_in_words(slot.conjugate, slot.negative)} when the tape was made: give one that is like it, or "
                 "trace it again."
             )
         with torch.no_grad():
             resolved = tensor.detach().resolve_conj().resolve_neg()
-        self._check_strides(place, resolved, slot)
+        self._check_strides(index, resolved, slot)
         return resolved
 
-    def _elsewhere(self, place: int, tensor: torch.Tensor, slot: Slot, why: str) -> GuardError:
+    def _elsewhere(self, index: int, tensor: torch.Tensor, slot: Slot, why: str) -> GuardError:
         return GuardError(
-            f"Input {self._names[place]} had strides {slot.strides} and offset {slot.offset} when the tape was made, "
+            f"Input {self._names[index]} had strides {slot.strides} and offset {slot.offset} when the tape was made, "
             f"and has {tensor.stride()} and {tensor.storage_offset()} now, and {why}: give one with the same strides "
             "and offset, or trace it again."
         )
@@ -231,7 +231,7 @@ def _copied(tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
 def _viewed_inputs(program: Program) -> set[int]:
     """Places of the inputs that the program has other views of."""
     seen = Counter(slot.storage for slot in program.slots)
-    return {place for place, each in enumerate(program.inputs) if seen[program.slots[each.slot].storage] > 1}
+    return {index for index, each in enumerate(program.inputs) if seen[program.slots[each.slot].storage] > 1}
 
 
 def _counted_inputs(program: Program) -> set[int]:
@@ -254,7 +254,7 @@ def _counted_inputs(program: Program) -> set[int]:
                 and (_extent(slot)[0] < first or _extent(slot)[1] > last)
             ):
                 storages.add(own)
-    return {place for place, each in enumerate(program.inputs) if program.slots[each.slot].storage in storages}
+    return {index for index, each in enumerate(program.inputs) if program.slots[each.slot].storage in storages}
 
 
 def _extent(slot: Slot) -> tuple[int, int]:
@@ -270,7 +270,7 @@ def _written_inputs(program: Program) -> set[int]:
     """Places of the inputs whose storage is written, by an op or after the last one."""
     storages = written_storages(program)
     storages |= {program.slots[binding.owner].storage for binding in program.bindings if binding.kind == "copy"}
-    return {place for place, each in enumerate(program.inputs) if program.slots[each.slot].storage in storages}
+    return {index for index, each in enumerate(program.inputs) if program.slots[each.slot].storage in storages}
 
 
 _Layout = tuple[torch.dtype, torch.Size, torch.device, tuple[int, ...], int]

@@ -77,7 +77,7 @@ def _is_view(program: Program, op: Op) -> bool:
 
 def _digests_so_far(tape: Tape) -> list[list[Digest | None] | None]:
     found = tape._plan.digests()
-    rows = [found.get(place) for place in range(len(tape.program.ops))]
+    rows = [found.get(output) for output in range(len(tape.program.ops))]
     return [row and [digest and Digest(*digest) for digest in row] for row in rows]
 
 
@@ -85,16 +85,16 @@ def compare(program: Program, digests: list[list[Digest | None] | None]) -> Chec
     """The digests of a replay against those of the program."""
     tensors = 0
     for index, (op, now) in enumerate(zip(program.ops, digests, strict=True)):
-        for place, (was, new) in enumerate(zip(op.digests or [], now or [], strict=False)):
-            if was is None or new is None or is_workspace(op.name, place):
+        for output, (was, new) in enumerate(zip(op.digests or [], now or [], strict=False)):
+            if was is None or new is None or is_workspace(op.name, output):
                 continue
             tensors += 1
             if was.hash != new.hash:
-                return CheckResult(len(program.ops), tensors, _mismatch(program, index, place, was, new))
+                return CheckResult(len(program.ops), tensors, _mismatch(program, index, output, was, new))
     return CheckResult(len(program.ops), tensors, None)
 
 
-def _mismatch(program: Program, index: int, place: int, was: Digest, new: Digest) -> Mismatch:
+def _mismatch(program: Program, index: int, output: int, was: Digest, new: Digest) -> Mismatch:
     op = program.ops[index]
-    which = f"of output {place}, " if len(op.digests or []) > 1 else ""
+    which = f"of output {output}, " if len(op.digests or []) > 1 else ""
     return Mismatch(index, op.name, source_line(program, op), which + distance(was, new, ("recorded", "now")))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from torchreel.tape.structure import Place, Whole, Wrapper
+from torchreel.tape.structure import TensorLeaf, Whole, Wrapper
 
 
 class MisfitError(Exception):
@@ -32,15 +32,15 @@ def fit(shape: Any, value: Any) -> list[torch.Tensor]:
 
 
 def _fit(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> None:
-    if type(shape) is Place:
+    if type(shape) is TensorLeaf:
         if type(value) is not torch.Tensor and not _is_one_tensor(value):
             raise MisfitError(path, shape, value)
         found[shape.index] = value
     elif type(shape) is tuple or type(shape) is list:
         if type(value) is not type(shape) or len(value) != len(shape):
             raise MisfitError(path, shape, value)
-        for place, part in enumerate(shape):
-            _fit(part, value[place], f"{path}.{place}", found)
+        for index, part in enumerate(shape):
+            _fit(part, value[index], f"{path}.{index}", found)
     elif type(shape) is dict:
         _fit_mapping(shape, value, path, found)
     elif type(shape) is Wrapper:
@@ -76,7 +76,7 @@ def _fit_wrapper(shape: Wrapper, value: Any, path: str, found: dict[int, torch.T
 
 def _fit_object(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> None:
     """Of some class: by its parts and its attributes, as the structure has taken its tensors from there."""
-    if type(shape) is Place:
+    if type(shape) is TensorLeaf:
         return _fit(shape, value, path, found)
     if type(value) is not type(shape):
         raise MisfitError(path, shape, value)
@@ -97,7 +97,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from ((str(key), part) for key, part in value.items())
     elif isinstance(value, list | tuple):
-        yield from ((str(place), part) for place, part in enumerate(value))
+        yield from ((str(index), part) for index, part in enumerate(value))
     if hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
         yield from vars(value).items()
 

@@ -30,11 +30,11 @@ class RuleTable(Sequence[Rule]):
         return iter(self._rules)
 
     @overload
-    def __getitem__(self, place: int) -> Rule: ...
+    def __getitem__(self, index: int) -> Rule: ...
     @overload
-    def __getitem__(self, place: slice) -> RuleTable: ...
-    def __getitem__(self, place: int | slice) -> Rule | RuleTable:
-        return RuleTable(self._rules[place]) if isinstance(place, slice) else self._rules[place]
+    def __getitem__(self, index: slice) -> RuleTable: ...
+    def __getitem__(self, index: int | slice) -> Rule | RuleTable:
+        return RuleTable(self._rules[index]) if isinstance(index, slice) else self._rules[index]
 
     def of(self, name: str) -> Rule:
         """The rule of one function: "aten::add_.Tensor"; the namespace, and torch's ".default", may be there or not."""

@@ -59,17 +59,17 @@ class FunctionalRun:
         self._given = dict(self._values)
         self._wholes = wholes
 
-    def step(self, place: int) -> None:
+    def step(self, index: int) -> None:
         """Run one op of the program."""
-        op = self.program.ops[place]
+        op = self.program.ops[index]
         try:
             self._take(op.results, self._call(op))
         except TraceError:
             raise
         except Exception as error:
-            raise self._refusal(place, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
+            raise self._refusal(index, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
         for slot in {*slots_in(op.args), *slots_in(op.results)}:
-            if self._last[slot] == place:
+            if self._last[slot] == index:
                 self._values.pop(slot, None)
 
     def now(self, slot: int) -> torch.Tensor:
@@ -179,11 +179,11 @@ class FunctionalRun:
             if isinstance(result, Ref):
                 self._values[result.slot] = value
 
-    def _refusal(self, place: int, reason: str) -> TraceError:
-        op = self.program.ops[place]
+    def _refusal(self, index: int, reason: str) -> TraceError:
+        op = self.program.ops[index]
         line = source_line(self.program, op)
         return TraceError(
-            f"{op.name} (op {place}{f', {line}' if line else ''}) cannot be written without mutation: "
+            f"{op.name} (op {index}{f', {line}' if line else ''}) cannot be written without mutation: "
             f"{reason.rstrip('.')}. Trace it without outplace=True."
         )
 

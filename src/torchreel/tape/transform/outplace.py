@@ -66,8 +66,8 @@ def _run(run: FunctionalRun, session: Session) -> _End:
     run.begin()
     end.given = {slot: capture.find(tensor) for slot, tensor in run.copies.items()}
     end.wholes = {storage: capture.find(tensor) for storage, tensor in run.wholes.items()}
-    for place in range(len(run.program.ops)):
-        run.step(place)
+    for index in range(len(run.program.ops)):
+        run.step(index)
         end.counts.append(capture.op_count)
     for slot, new in end.given.items():
         record = run.program.slots[slot]
@@ -144,7 +144,7 @@ class _Rewriting:
         self._tape, self._old = tape, tape.program
         self._run, self._session, self._end = run, session, end
         self._slot_of = {**end.kept, **end.given}
-        self._place_of: dict[int, int] = {}  # of the old op -> of the new one that stands for it
+        self._index_of: dict[int, int] = {}  # of the old op -> of the new one that stands for it
 
     def parts(self) -> Parts:
         capture, old_parts = self._session.capture, self._tape._parts
@@ -174,10 +174,10 @@ class _Rewriting:
         start = dict(capture.start_storages())
         capture.close()
         # What the tape keeps beside its program, such as generators and what it takes for granted, is the same.
-        watch = old_parts.watch.renumbered(self._slot_of) if old_parts.watch is not None else None
+        guards = old_parts.guards.renumbered(self._slot_of) if old_parts.guards is not None else None
         owned = frozenset(self._slot_of[slot] for slot in old_parts.owned)
         return replace(
-            old_parts, program=program, tensors=tensors, start=start, results=results, watch=watch, owned=owned
+            old_parts, program=program, tensors=tensors, start=start, results=results, guards=guards, owned=owned
         )
 
     def _tree(self, tree: Tree) -> Tree:
@@ -208,14 +208,14 @@ class _Rewriting:
     def _carry_over(self, program: Program) -> None:
         """To each new op what is known of the old one that it came from."""
         origins = self._drop_unused(program, self._origins(program))
-        for place, origin in enumerate(origins):
-            if origin is not None and _stands_for(program.ops[place], self._old.ops[origin]):
-                self._place_of.setdefault(origin, place)
-        for place, origin in enumerate(origins):
-            op = program.ops[place]
+        for index, origin in enumerate(origins):
+            if origin is not None and _stands_for(program.ops[index], self._old.ops[origin]):
+                self._index_of.setdefault(origin, index)
+        for index, origin in enumerate(origins):
+            op = program.ops[index]
             op.stack, op.module, op.thread = 0, -1, 0
             if origin is not None:
-                self._describe(op, self._old.ops[origin], self._place_of.get(origin) == place)
+                self._describe(op, self._old.ops[origin], self._index_of.get(origin) == index)
 
     def _drop_unused(self, program: Program, origins: list[int | None]) -> list[int | None]:
         """Leave out views that functionalization made anew after a write, and that nobody looked at again."""
@@ -250,13 +250,13 @@ class _Rewriting:
     def _describe(self, op: Op, was: Op, stands_for_it: bool) -> None:
         op.stack, op.module, op.backward = was.stack, was.module, was.backward
         op.thread, op.time_ns = was.thread, was.time_ns
-        op.forward = self._place_of.get(was.forward, -1)
+        op.forward = self._index_of.get(was.forward, -1)
         op.inserted = was.inserted or not stands_for_it
         op.args = [_with_generator(value, was) for value in op.args]
         if stands_for_it:
             op.guarded = was.guarded
-            for place, value in enumerate(was.args[: len(op.args)]):
-                op.args[place] = self._with_formulas(value, op.args[place])
+            for index, value in enumerate(was.args[: len(op.args)]):
+                op.args[index] = self._with_formulas(value, op.args[index])
 
     def _with_formulas(self, was: Value, now: Value) -> Value:
         if isinstance(was, Formula):
@@ -267,7 +267,7 @@ class _Rewriting:
 
     def _word(self, word: float | str) -> float | str:
         if isinstance(word, str) and word.startswith("item:"):
-            return f"item:{self._place_of[int(word.removeprefix('item:'))]}"
+            return f"item:{self._index_of[int(word.removeprefix('item:'))]}"
         return word
 
     def _return_views(self, program: Program) -> None:

@@ -104,8 +104,8 @@ def _owners(stacks: Stacks, callers: Mask, called: str) -> set[Owner]:
     Where the names have no classes, all of a file are taken for it.
     """
     stack = np.repeat(np.arange(len(stacks)), np.diff(stacks.starts))
-    python = stacks.kinds[stacks.places] != NATIVE  # frames of the interpreter may stand between two of Python
-    places, stack = stacks.places[python], stack[python]
-    calls = callers[places]
-    inner = places[:-1][calls[1:] & ~calls[:-1] & (stack[1:] == stack[:-1])]
-    return {_owner(frame) for frame in (stacks.frames[place] for place in np.unique(inner)) if frame.called == called}
+    python = stacks.kinds[stacks.frame_numbers] != NATIVE  # frames of the interpreter may stand between two of Python
+    frame_numbers, stack = stacks.frame_numbers[python], stack[python]
+    calls = callers[frame_numbers]
+    inner = frame_numbers[:-1][calls[1:] & ~calls[:-1] & (stack[1:] == stack[:-1])]
+    return {_owner(frame) for frame in (stacks.frames[number] for number in np.unique(inner)) if frame.called == called}

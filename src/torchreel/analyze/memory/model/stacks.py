@@ -86,11 +86,11 @@ def frame_of(file: str, line: int, function: str) -> Frame:
 
 @dataclass(frozen=True)
 class Stacks:
-    """The stacks of one process. `starts[n]` to `starts[n + 1]` are the places in `places` of the n-th one's frames."""
+    """The stacks of one process. `starts[n]` to `starts[n + 1]` is where the n-th one lies in `frame_numbers`."""
 
     id: Ints
     starts: Ints
-    places: Ints  # numbers of frames, the innermost of a stack first
+    frame_numbers: Ints  # numbers of frames, the innermost of a stack first
     frames: list[Frame]
 
     def __len__(self) -> int:
@@ -112,10 +112,10 @@ class Stacks:
     def innermost(self, chosen: Mask) -> Ints:
         """How far from the inner end the first chosen frame of each stack is; the depth of the stack if it has none."""
         depths = self._depths
-        if not len(self.places):
+        if not len(self.frame_numbers):
             return depths
-        distance = np.arange(len(self.places)) - np.repeat(self.starts[:-1], depths)
-        distance = np.where(chosen[self.places], distance, np.iinfo(np.int64).max)
+        distance = np.arange(len(self.frame_numbers)) - np.repeat(self.starts[:-1], depths)
+        distance = np.where(chosen[self.frame_numbers], distance, np.iinfo(np.int64).max)
         full = depths > 0
         result = depths.copy()
         result[full] = np.minimum(np.minimum.reduceat(distance, self.starts[:-1][full]), depths[full])
@@ -141,7 +141,7 @@ class Stacks:
 
     def frames_of(self, row: int) -> list[Frame]:
         """The frames of one stack, the innermost first."""
-        return [self.frames[place] for place in self.places[self.starts[row] : self.starts[row + 1]]]
+        return [self.frames[number] for number in self.frame_numbers[self.starts[row] : self.starts[row + 1]]]
 
     @functools.cached_property
     def _first(self) -> tuple[Ints, Ints, Ints]:
@@ -177,7 +177,7 @@ class Stacks:
         return Line(None, None, f"({where}: {operator})" if operator else f"({where})")
 
     def _frame(self, row: int, distance: int) -> Frame:
-        return self.frames[int(self.places[self.starts[row] + distance])]
+        return self.frames[int(self.frame_numbers[self.starts[row] + distance])]
 
 
 def _operator(frames: list[Frame]) -> str | None:
@@ -198,12 +198,12 @@ def stacks_of(reel: Reel, process: int) -> Stacks:
     if isinstance(lists, pa.ChunkedArray):
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
     values = pa.table({"frame": lists.flatten()})
-    places = rows_of(ints(frames, "id"), ints(values, "frame"))
+    frame_numbers = rows_of(ints(frames, "id"), ints(values, "frame"))
     depths = np.nan_to_num(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64)
     return Stacks(
         id=ints(stacks, "id"),
         starts=np.concatenate(([0], np.cumsum(depths))),
-        places=np.where(places == NOTHING, frames.num_rows, places),
+        frame_numbers=np.where(frame_numbers == NOTHING, frames.num_rows, frame_numbers),
         frames=[*_frames(frames), frame_of("?", 0, "?")],  # the last stands for one that the reel lacks
     )
 

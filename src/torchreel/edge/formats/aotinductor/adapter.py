@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Place, Undo
+from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Location, Undo
 from torchreel.edge.formats.aotinductor.kernels import Kernels, folder_of, remember_folder, unpacked_packages
 from torchreel.edge.formats.calls import watch_call
 from torchreel.edge.formats.exported import pt2
@@ -43,9 +43,9 @@ class AotInductor(Adapter):
         self.name = folder.parents[2].name if folder is not None else type(module).__name__
         self.remark = self._kernels.remark
 
-    def check(self, places: bool) -> None:
+    def check(self, locations: bool) -> None:
         """Modules may be known where lines are not."""
-        super().check(places and not self._kernels.are_placed)
+        super().check(locations and not self._kernels.are_located)
 
     @property
     def runnable(self) -> Any:
@@ -54,9 +54,9 @@ class AotInductor(Adapter):
     def watch(self, calls: Calls) -> Undo:
         return watch_call(self._module, calls)
 
-    def place_of_kernel(self, name: str, nth: int) -> Place | None:
+    def location_of_kernel(self, name: str, nth: int) -> Location | None:
         """Where the nth kernel of this name in one call stands, from 0; None if the package does not say it."""
-        return self._kernels.place(name, nth)
+        return self._kernels.location(name, nth)
 
 
 def load(path: Path) -> Deployed:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torchreel.edge.formats.adapter import Frame, Place
-from torchreel.edge.formats.exported.fx_places import frames_of_trace
+from torchreel.edge.formats.adapter import Frame, Location
+from torchreel.edge.formats.exported.fx_locations import frames_of_trace
 
 _LIBRARY = re.compile(r"(/.*/data/aotinductor/[^/]+)/[^/]+\.so$")
 # Kernels that were generated carry the number of their graph in a recording.
@@ -59,20 +59,22 @@ class Kernels:
         origins = _origins(folder / "kernel_information.json") if folder is not None else {}
         modules = _modules(folder, weights) if folder is not None else {}
         self.remark = _remark(folder, bool(modules), bool(origins))
-        self._places = _places(origins, modules)
+        self._locations = _locations(origins, modules)
 
     @property
-    def are_placed(self) -> bool:
+    def are_located(self) -> bool:
         """Whether anything is known of where one of them stands."""
-        return any(place.modules or place.frames for places in self._places.values() for place in places)
+        return any(
+            location.modules or location.frames for locations in self._locations.values() for location in locations
+        )
 
-    def place(self, name: str, nth: int) -> Place | None:
+    def location(self, name: str, nth: int) -> Location | None:
         """Of the nth call of a kernel, from 0."""
-        places = self._places.get(_GRAPH.sub("", name), [])
-        return places[nth] if nth < len(places) else None
+        locations = self._locations.get(_GRAPH.sub("", name), [])
+        return locations[nth] if nth < len(locations) else None
 
 
-def _remark(folder: Path | None, are_seen: bool, are_placed: bool) -> str | None:
+def _remark(folder: Path | None, are_seen: bool, are_located: bool) -> str | None:
     if folder is None:
         return (
             "Where PyTorch unpacked this AOTInductor package cannot be told, as when several are loaded, so nothing is "
@@ -83,7 +85,7 @@ def _remark(folder: Path | None, are_seen: bool, are_placed: bool) -> str | None
             "The kernels that AOTInductor generated are not seen, only what they call of PyTorch: compile the package "
             'with inductor_configs={"cpp.enable_kernel_profile": True, "trace.provenance_tracking_level": 1}.'
         )
-    if not are_placed:
+    if not are_located:
         return (
             "The lines that kernels come from are not known: compile the package with "
             'inductor_configs={"cpp.enable_kernel_profile": True, "trace.provenance_tracking_level": 1}.'
@@ -121,9 +123,9 @@ def _number(key: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _places(origins: dict[str, list[_Origin]], modules: dict[str, list[Chain]]) -> dict[str, list[Place]]:
+def _locations(origins: dict[str, list[_Origin]], modules: dict[str, list[Chain]]) -> dict[str, list[Location]]:
     if not origins:
-        return {name: [Place(chain) for chain in chains] for name, chains in modules.items()}
+        return {name: [Location(chain) for chain in chains] for name, chains in modules.items()}
     chains = {name: _chains_like(origins[name], modules.get(name, [])) for name in origins}
     # A kernel that makes a weight ready for the next one takes the weight in its place: they are of the same op.
     by_nodes = {
@@ -134,7 +136,7 @@ def _places(origins: dict[str, list[_Origin]], modules: dict[str, list[Chain]]) 
     }
     return {
         name: [
-            Place(chain or by_nodes.get(origin.nodes, ()), origin.frames)
+            Location(chain or by_nodes.get(origin.nodes, ()), origin.frames)
             for origin, chain in zip(origins[name], chains[name], strict=True)
         ]
         for name in origins

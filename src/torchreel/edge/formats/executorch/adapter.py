@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchreel.edge.formats.adapter import Adapter, BackendEvent, Calls, Deployed, Place, Undo
+from torchreel.edge.formats.adapter import Adapter, BackendEvent, Calls, Deployed, Location, Undo
 from torchreel.edge.formats.executorch.classes import watch_module, watch_program
 from torchreel.edge.formats.executorch.etdump import Run, read_runs
 from torchreel.edge.formats.executorch.events import RunEvents
@@ -67,18 +67,18 @@ class ExecuTorch(Adapter):
         self._watch = watch
         return lambda: watch.end(write)
 
-    def places(self, handles: Sequence[int]) -> dict[int, Place]:
+    def locations(self, handles: Sequence[int]) -> dict[int, Location]:
         """Each method counts its handles from one: where two have the same, the first method's is given."""
-        found: dict[int, Place] = {}
+        found: dict[int, Location] = {}
         for recorded in self._source.recorded.values():
             for handle in handles:
-                place = next((node.place for node in recorded.nodes.get(handle, ()) if node.place), None)
-                if place is not None:
-                    found.setdefault(handle, place)
+                location = next((node.location for node in recorded.nodes.get(handle, ()) if node.location), None)
+                if location is not None:
+                    found.setdefault(handle, location)
         return found
 
-    def places_of_backend(self, handles: Sequence[int]) -> dict[int, Place]:
-        return self.places(handles)
+    def locations_of_backend(self, handles: Sequence[int]) -> dict[int, Location]:
+        return self.locations(handles)
 
     def events(self) -> list[list[BackendEvent]]:
         if self._watch is None:

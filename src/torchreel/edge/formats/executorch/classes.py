@@ -37,9 +37,9 @@ def watch_module(module: Any) -> tuple[Watch, Write]:
     with _LOCK:
         if kind not in _CHANGED:
             _CHANGED[kind] = getattr(kind, _WRITE)
-            for name, place in _RUN_BY_MODULE.items():
+            for name, index in _RUN_BY_MODULE.items():
                 if hasattr(kind, name):
-                    setattr(kind, name, _run_by_module(getattr(kind, name), place))
+                    setattr(kind, name, _run_by_module(getattr(kind, name), index))
             setattr(kind, _WRITE, _write(_CHANGED[kind]))
         return _watch(module), functools.partial(_CHANGED[kind], module)
 
@@ -77,13 +77,13 @@ def _watch_method(method: Any, name: str, watch: Watch) -> None:
         weakref.finalize(method, _WATCHED.pop, id(method), None)
 
 
-def _run_by_module(original: Callable[..., Any], place: int | None) -> Callable[..., Any]:
+def _run_by_module(original: Callable[..., Any], index: int | None) -> Callable[..., Any]:
     @functools.wraps(original)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         watch = _WATCHED.get(id(self))
         if watch is None:
             return original(self, *args, **kwargs)
-        named = args[place] if place is not None and len(args) > place else kwargs.get("method_name", "forward")
+        named = args[index] if index is not None and len(args) > index else kwargs.get("method_name", "forward")
         return watch.run(str(named), lambda: original(self, *args, **kwargs))
 
     return run

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from torchreel.edge.formats.adapter import Place
+from torchreel.edge.formats.adapter import Location
 from torchreel.edge.formats.executorch.etrecord import Node
 
 Entry = TypeVar("Entry")
@@ -64,10 +64,10 @@ def link(calls: Sequence[DelegateCall]) -> list[Linked]:
     taken = {node.number for call in linked for node in call if node is not None}
     rest = {node.number: node for call in calls for node in call.nodes if node.number not in taken}
     left = [rest[number] for number in sorted(rest)]
-    where = [(at, place) for at, call in enumerate(linked) for place, node in enumerate(call) if node is None]
-    for (at, place), node in zip(where, _link([calls[at].names[place] for at, place in where], left), strict=True):
+    where = [(at, index) for at, call in enumerate(linked) for index, node in enumerate(call) if node is None]
+    for (at, index), node in zip(where, _link([calls[at].names[index] for at, index in where], left), strict=True):
         if node is not None and node in calls[at].nodes:
-            linked[at][place] = node
+            linked[at][index] = node
     return linked
 
 
@@ -88,14 +88,14 @@ def kind_of(name: str) -> str:
     return name.partition(" (")[0].partition(" #")[0]
 
 
-def place_of_all(nodes: Sequence[Node]) -> Place | None:
+def location_of_all(nodes: Sequence[Node]) -> Location | None:
     """Where all of them stand: the modules and the outer frames that they have in common."""
-    places = [node.place for node in nodes if node.place is not None]
-    if not places:
+    locations = [node.location for node in nodes if node.location is not None]
+    if not locations:
         return None
-    modules = _common([place.modules for place in places])
-    frames = _common([place.frames[::-1] for place in places])[::-1]
-    return Place(modules, frames) if modules or frames else None
+    modules = _common([location.modules for location in locations])
+    frames = _common([location.frames[::-1] for location in locations])[::-1]
+    return Location(modules, frames) if modules or frames else None
 
 
 def _common(lists: Sequence[tuple[Entry, ...]]) -> tuple[Entry, ...]:

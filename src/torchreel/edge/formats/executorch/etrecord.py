@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchreel.edge.formats.adapter import Place, TensorType
+from torchreel.edge.formats.adapter import Location, TensorType
 from torchreel.edge.formats.executorch.op_call import Argument, OpCall
 from torchreel.edge.formats.tracebacks import frames_of
 from torchreel.errors import EdgeError
@@ -53,7 +53,7 @@ class Node:
     handle: int
     op: str
     """Without overload: aten::convolution."""
-    place: Place | None
+    location: Location | None
     call: OpCall | None
 
 
@@ -134,10 +134,10 @@ def _nodes(program: dict[str, Any]) -> dict[int, tuple[Node, ...]]:
     graph = program["graph_module"]["graph"]
     types = {name: _tensor_type(said) for name, said in graph["tensor_values"].items()}
     found: dict[int, list[Node]] = {}
-    for place, node in enumerate(graph["nodes"]):
+    for index, node in enumerate(graph["nodes"]):
         handle = node["metadata"].get("debug_handle")
         if handle is not None:
-            found.setdefault(_handle(handle), []).append(_node(place, node, types))
+            found.setdefault(_handle(handle), []).append(_node(index, node, types))
     return {handle: tuple(nodes) for handle, nodes in found.items()}
 
 
@@ -147,7 +147,7 @@ def _node(number: int, said: dict[str, Any], types: dict[str, TensorType | None]
     output = _argument(said["outputs"][0], types) if said["outputs"] else None
     is_known = not any(argument is _UNKNOWN for argument in (*arguments, output))
     call = OpCall(name, tuple(arguments), output if isinstance(output, TensorType) else None) if is_known else None
-    return Node(number, _handle(said["metadata"]["debug_handle"]), name, _place(said["metadata"]), call)
+    return Node(number, _handle(said["metadata"]["debug_handle"]), name, _location(said["metadata"]), call)
 
 
 def _op_name(target: str) -> str:
@@ -173,10 +173,10 @@ def _tensor_type(said: dict[str, Any]) -> TensorType | None:
     return TensorType(sizes, _DTYPES.get(said["dtype"], "")) if all(isinstance(size, int) for size in sizes) else None
 
 
-def _place(metadata: dict[str, str]) -> Place | None:
+def _location(metadata: dict[str, str]) -> Location | None:
     modules = tuple(_modules(metadata.get("nn_module_stack", "")))
     frames = frames_of(metadata.get("stack_trace", ""))
-    return Place(modules, frames) if modules or frames else None
+    return Location(modules, frames) if modules or frames else None
 
 
 def _modules(stack: str) -> Iterable[tuple[str, str]]:

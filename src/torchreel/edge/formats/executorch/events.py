@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from torchreel.edge.formats.adapter import BackendEvent, Place, TensorType
-from torchreel.edge.formats.executorch.delegate_links import DelegateCall, link, place_of_all
+from torchreel.edge.formats.adapter import BackendEvent, Location, TensorType
+from torchreel.edge.formats.executorch.delegate_links import DelegateCall, link, location_of_all
 from torchreel.edge.formats.executorch.etdump import DELEGATE_CALL, OPERATOR_CALL, Event, Run
 from torchreel.edge.formats.executorch.etrecord import Node, RecordedMethod
 from torchreel.edge.formats.executorch.op_call import OpCall
@@ -26,7 +26,7 @@ class _Known:
     """What is known of an op besides its times: the same in each run."""
 
     debug_handle: int | None = None
-    place: Place | None = None
+    location: Location | None = None
     inputs: tuple[TensorType, ...] | None = None
     flops: int | None = None
 
@@ -76,8 +76,8 @@ class RunEvents:
     def _known_of_kernel(self, event: Event) -> _Known:
         nodes = self._recorded.of(event.instruction)
         handles = self._recorded.handles.get(event.instruction, ())
-        place = nodes[0].place if nodes else None
-        return _known(handles[0] if len(handles) == 1 else None, place, self._instruction(event).call)
+        location = nodes[0].location if nodes else None
+        return _known(handles[0] if len(handles) == 1 else None, location, self._instruction(event).call)
 
     def _delegate(self, step: _Step, known: Sequence[_Known], index: int) -> list[BackendEvent]:
         backend = _backend(self._instruction(step.event).delegate)
@@ -111,14 +111,14 @@ def _steps(run: Run) -> Iterator[_Step]:
 
 def _known_of_call(call: DelegateCall, nodes: Sequence[Node | None]) -> list[_Known]:
     """An op that is not known stands where all of them do."""
-    whole = _Known(place=place_of_all(call.nodes))
-    return [whole, *(whole if node is None else _known(node.handle, node.place, node.call) for node in nodes)]
+    whole = _Known(location=location_of_all(call.nodes))
+    return [whole, *(whole if node is None else _known(node.handle, node.location, node.call) for node in nodes)]
 
 
-def _known(handle: int | None, place: Place | None, call: OpCall | None) -> _Known:
+def _known(handle: int | None, location: Location | None, call: OpCall | None) -> _Known:
     if call is None:
-        return _Known(handle, place)
-    return _Known(handle, place, call.inputs, call.flops())
+        return _Known(handle, location)
+    return _Known(handle, location, call.inputs, call.flops())
 
 
 def _backend_event(event: Event, name: str, backend: str, parent: int | None, known: _Known) -> BackendEvent:
@@ -129,7 +129,7 @@ def _backend_event(event: Event, name: str, backend: str, parent: int | None, kn
         event.end_ns,
         parent=parent,
         debug_handle=known.debug_handle,
-        place=known.place,
+        location=known.location,
         inputs=known.inputs,
         flops=known.flops,
     )

@@ -96,8 +96,8 @@ class Table:
         return [self._buffer.number(number, entry) for entry in entries]
 
     def _where(self, slot: int) -> int | None:
-        place = 4 + 2 * slot
-        if place + 2 > self._size:
+        entry_offset = 4 + 2 * slot
+        if entry_offset + 2 > self._size:
             return None
-        offset = self._buffer.number(_SLOT, self._fields + place)
+        offset = self._buffer.number(_SLOT, self._fields + entry_offset)
         return self._position + offset if offset else None

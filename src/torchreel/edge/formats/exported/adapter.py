@@ -9,9 +9,9 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchreel.edge.formats.adapter import Adapter, Calls, Place, Undo
+from torchreel.edge.formats.adapter import Adapter, Calls, Location, Undo
 from torchreel.edge.formats.calls import watch_method
-from torchreel.edge.formats.exported.fx_places import FxPlaces, place_of_node
+from torchreel.edge.formats.exported.fx_locations import FxLocations, location_of_node
 from torchreel.edge.formats.exported.loading import load
 
 __all__ = ["Exported", "adapts", "load"]
@@ -36,7 +36,7 @@ class Exported(Adapter):
     def __init__(self, module: Any) -> None:
         self._program: ExportedProgram | None = module if isinstance(module, ExportedProgram) else None
         self._modules: list[GraphModule] = [] if self._program is not None else [module]
-        self._places: dict[GraphModule, FxPlaces] = {}
+        self._locations: dict[GraphModule, FxLocations] = {}
         self._runnable: GraphModule | None = None if self._program is not None else module
         self.name = _name(module)
 
@@ -75,21 +75,21 @@ class Exported(Adapter):
         program.module = module
         return functools.partial(delattr, program, "module")
 
-    def place_of_line(self, file: str, line: int) -> Place | None:
+    def location_of_line(self, file: str, line: int) -> Location | None:
         """Where a line of the generated code stands that Python ran when it called an op."""
         for module in self._modules:
-            if module not in self._places:
-                self._places[module] = FxPlaces(module)
-            place = self._places[module].place_of_line(file, line)
-            if place is not None:
-                return place
+            if module not in self._locations:
+                self._locations[module] = FxLocations(module)
+            location = self._locations[module].location_of_line(file, line)
+            if location is not None:
+                return location
         return None
 
 
 def _name(module: ExportedProgram | GraphModule) -> str:
     """The class of the model that was exported: the outermost of any of its ops."""
     for node in module.graph.nodes:
-        place = place_of_node(node)
-        if place is not None and place.modules:
-            return place.modules[0][1]
+        location = location_of_node(node)
+        if location is not None and location.modules:
+            return location.modules[0][1]
     return type(module).__name__

@@ -23,8 +23,8 @@ from torchreel.edge.formats.onnx.events import Model, backend_events
 from torchreel.edge.formats.onnx.graph import Graph, can_read, read_graph
 from torchreel.edge.formats.onnx.links import Links
 from torchreel.edge.formats.onnx.loading import load_measuring
+from torchreel.edge.formats.onnx.locations import NodeLocations, is_noted
 from torchreel.edge.formats.onnx.nesting import Call, spans_of_calls
-from torchreel.edge.formats.onnx.places import Places, is_noted
 from torchreel.edge.formats.onnx.profile import read_profile
 from torchreel.edge.formats.onnx.session import Measurement, twin
 from torchreel.errors import EdgeError, MissingPackageError
@@ -77,13 +77,13 @@ class OnnxRuntime(Adapter):
         self._lock = threading.Lock()
         self._events: list[list[BackendEvent]] = []
 
-    def check(self, places: bool) -> None:
+    def check(self, locations: bool) -> None:
         """Raise EdgeError if places are wanted and the model's file has none, or cannot be read."""
-        if not places:
+        if not locations:
             return
         if not can_read():
             raise MissingPackageError(_NO_PACKAGE)
-        if not self._has_places():
+        if not self._has_locations():
             raise EdgeError(_NO_PLACES)
 
     @property
@@ -186,11 +186,11 @@ class OnnxRuntime(Adapter):
         source = Path(path) if path else getattr(self._session, "_model_bytes", None)
         return None if source is None else read_graph(source)
 
-    def _has_places(self) -> bool:
+    def _has_locations(self) -> bool:
         return self._graph is not None and any(map(is_noted, self._graph.nodes))
 
     def _model(self, measurement: Measurement) -> Model | None:
-        if not self._has_places():
+        if not self._has_locations():
             self.remark = _NO_PLACES if can_read() else _NO_PACKAGE
         if self._graph is None:
             return None
@@ -199,7 +199,7 @@ class OnnxRuntime(Adapter):
         executed = read_graph(optimised) if is_written and optimised is not None else None
         if executed is None:
             self.remark = self.remark or _NOT_OPTIMISED
-        return Model(Links(self._graph, executed), Places(self._graph))
+        return Model(Links(self._graph, executed), NodeLocations(self._graph))
 
 
 def _name(session: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from torchreel.edge.formats.adapter import BackendEvent
 from torchreel.edge.formats.onnx.flops import flops_of_node
 from torchreel.edge.formats.onnx.links import Links
-from torchreel.edge.formats.onnx.places import Places
+from torchreel.edge.formats.onnx.locations import NodeLocations
 from torchreel.edge.formats.onnx.profile import Span
 
 BACKEND = "ONNX Runtime"
@@ -20,7 +20,7 @@ class Model:
     """What a model's file says of the nodes that were run."""
 
     links: Links
-    places: Places
+    locations: NodeLocations
 
 
 def backend_events(spans: Sequence[Span], thread: int, model: Model | None) -> list[BackendEvent]:
@@ -49,8 +49,8 @@ def _known(span: Span, model: Model | None) -> dict[str, Any]:
         return {"inputs": span.inputs}
     node = model.links.original(span.name, span.op)
     inputs = model.links.inputs(span.name, span.inputs)
-    place = None if node is None else model.places.place(node)
-    return {"inputs": inputs, "place": place, "flops": flops_of_node(span, inputs, model.links)}
+    location = None if node is None else model.locations.location(node)
+    return {"inputs": inputs, "location": location, "flops": flops_of_node(span, inputs, model.links)}
 
 
 def backend_name(provider: str) -> str:

@@ -137,11 +137,11 @@ def _rate(session: Session, params: Any, lr: Any) -> Any:
     optimizer = None if step is None else step.optimizer()
     if step is None or optimizer is None or type(lr) is not float or not params:
         return None
-    place = step.group_of(params[0])
-    if place is None or place not in step.free_rates:
+    group_index = step.group_of(params[0])
+    if group_index is None or group_index not in step.free_rates:
         return None
-    group = optimizer.param_groups[place]
-    made_of_it = isinstance(optimizer, torch.optim.ASGD) and step.begins(place)
+    group = optimizer.param_groups[group_index]
+    made_of_it = isinstance(optimizer, torch.optim.ASGD) and step.begins(group_index)
     if made_of_it or group.get("lr") is not lr:
         return None
     with unobserved():  # the program has no such ops
@@ -151,7 +151,7 @@ def _rate(session: Session, params: Any, lr: Any) -> Any:
     known = sum(isinstance(count, Rate) for count in session.counts)
     name = f"{type(optimizer).__name__}.lr.{known}"
     session.counts.append(Rate(name, group, tensor, session.capture.op_count - 1, lr))
-    step.settings[place].let_change("lr")
+    step.settings[group_index].let_change("lr")
     session.forget_read(group, "lr")
     return rate
 

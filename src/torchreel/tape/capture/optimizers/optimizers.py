@@ -32,10 +32,10 @@ class StepTaken:
         self.free_rates: set[int] = set()  # groups whose learning rate nobody but the optimizer reads in this step
         self.settings = [GroupSettings(group, is_torchs) for group in optimizer.param_groups]
         groups = enumerate(optimizer.param_groups)
-        self._groups = {id(parameter): place for place, group in groups for parameter in group["params"]}
+        self._groups = {id(parameter): index for index, group in groups for parameter in group["params"]}
         self._without_state = {
-            place
-            for place, group in enumerate(optimizer.param_groups)
+            index
+            for index, group in enumerate(optimizer.param_groups)
             if any(parameter not in optimizer.state for parameter in group["params"])
         }
         # Torch's own keep their numbers in tensors, but for one, whose count is on the tape.
@@ -116,10 +116,10 @@ def write_formulas(program: Program, steps: list[StepTaken], tensors: dict[int, 
     if not rates.all:
         return
     of_adam = {stack for stack, _ in enumerate(program.stacks) if _is_adam(program, stack)}
-    items = [place for place, op in enumerate(program.ops) if op.name == _ITEM and op.stack in of_adam]
-    for place in items:
-        _write_single(program, place, rates)
-    open_items = [place for place in items if program.ops[place].guarded]
+    items = [index for index, op in enumerate(program.ops) if op.name == _ITEM and op.stack in of_adam]
+    for index in items:
+        _write_single(program, index, rates)
+    open_items = [index for index in items if program.ops[index].guarded]
     if open_items:
         _write_lists(program, open_items, rates)
 
@@ -140,13 +140,13 @@ def _count(op: Op) -> float | None:
     return float(value) if isinstance(value, float | int) else None
 
 
-def _formulas(place: int, count: float, rate: Rate) -> dict[str, Formula]:
-    """As torch/optim/adam.py writes them; `place` is that of the op that read the step's count."""
+def _formulas(index: int, count: float, rate: Rate) -> dict[str, Formula]:
+    """As torch/optim/adam.py writes them; `index` is that of the op that read the step's count."""
     lr, beta1, beta2 = rate
     first, second = 1 - beta1**count, 1 - beta2**count
     if first == 0:
         return {}
-    item = f"item:{place}"
+    item = f"item:{index}"
     correction1: tuple[float | str, ...] = (1.0, beta1, item, "pow", "sub")
     correction2: tuple[float | str, ...] = (1.0, beta2, item, "pow", "sub")
     return {
@@ -156,13 +156,13 @@ def _formulas(place: int, count: float, rate: Rate) -> dict[str, Formula]:
     }
 
 
-def _write_single(program: Program, place: int, rates: _Rates) -> None:
+def _write_single(program: Program, index: int, rates: _Rates) -> None:
     """The loop over parameters: sqrt() / root, and addcdiv_(..., value=step), before the next count is read."""
-    count = _count(program.ops[place])
+    count = _count(program.ops[index])
     if count is None:
         return
     division = update = None
-    for op in program.ops[place + 1 : place + 16]:
+    for op in program.ops[index + 1 : index + 16]:
         if op.name == _ITEM:
             break
         if op.name in ("aten::div.Tensor", "aten::div_.Tensor") and _number(program, op.args[1]) is not None:
@@ -172,12 +172,12 @@ def _write_single(program: Program, place: int, rates: _Rates) -> None:
     if division is None or update is None:
         return
     root, step = _number(program, division.args[1]), update.args[3]
-    tried = [_formulas(place, count, rate) for rate in rates.of(update.args[0])]
+    tried = [_formulas(index, count, rate) for rate in rates.of(update.args[0])]
     found = [each for each in tried if each and root == each["root"].value and step == each["step"].value]
     if len(found) == 1:
         division.args[1] = found[0]["root"]
         update.args[3] = found[0]["step"]
-        program.ops[place].guarded = False
+        program.ops[index].guarded = False
 
 
 def _number(program: Program, value: Value) -> float | None:
@@ -200,19 +200,19 @@ def _write_lists(program: Program, items: list[int], rates: _Rates) -> None:
             continue
         found = []
         for rate in rates.of(update.args[0]):
-            roots = [_formula(program, place, rate, "root") for place in group[half:]]
-            steps = [_formula(program, place, rate, "listed") for place in group[:half]]
+            roots = [_formula(program, index, rate, "root") for index in group[half:]]
+            steps = [_formula(program, index, rate, "listed") for index in group[:half]]
             if _are(division.args[1], roots) and _are(update.args[3], steps):
                 found.append((roots, steps))
         if len(found) == 1:
             division.args[1], update.args[3] = list(found[0][0]), list(found[0][1])
-            for place in group:
-                program.ops[place].guarded = False
+            for index in group:
+                program.ops[index].guarded = False
 
 
-def _formula(program: Program, place: int, rate: Rate, which: str) -> Formula | None:
-    count = _count(program.ops[place])
-    return None if count is None else _formulas(place, count, rate).get(which)
+def _formula(program: Program, index: int, rate: Rate, which: str) -> Formula | None:
+    count = _count(program.ops[index])
+    return None if count is None else _formulas(index, count, rate).get(which)
 
 
 def _are(recorded: Value, formulas: list[Formula | None]) -> bool:
@@ -224,10 +224,10 @@ def _are(recorded: Value, formulas: list[Formula | None]) -> bool:
 def _runs(program: Program, items: list[int]) -> Iterator[list[int]]:
     """Counts that are read one after the other."""
     run: list[int] = []
-    for place in items:
-        if run and place != run[-1] + 1:
+    for index in items:
+        if run and index != run[-1] + 1:
             yield run
             run = []
-        run.append(place)
+        run.append(index)
     if run:
         yield run

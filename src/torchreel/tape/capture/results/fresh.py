@@ -100,12 +100,12 @@ def _make_anew(program: Program, tensors: dict[int, torch.Tensor], slot: int, be
 
 def _insert_copy(program: Program, constant: int, slot: int) -> None:
     uses = (Ref(slot), StorageOf(slot))
-    place = next(place for place, op in enumerate(program.ops) if any(part in uses for part in _parts(op)))
-    first = program.ops[place]
+    index = next(index for index, op in enumerate(program.ops) if any(part in uses for part in _parts(op)))
+    first = program.ops[index]
     copy = Op("aten::clone", [Ref(constant), None], [Ref(slot)], first.stack, first.module, thread=first.thread,
               time_ns=first.time_ns, inserted=True)  # fmt: skip
     program.schemas["aten::clone"] = str(torch._C._get_schema("aten::clone", ""))
-    insert(program, place, copy)
+    insert(program, index, copy)
 
 
 def _parts(op: Op) -> Iterator[object]:
@@ -113,9 +113,9 @@ def _parts(op: Op) -> Iterator[object]:
         yield from value if isinstance(value, list) else [value]
 
 
-def insert(program: Program, place: int, op: Op) -> None:
+def insert(program: Program, index: int, op: Op) -> None:
     """Put an op before another."""
-    program.ops.insert(place, op)
+    program.ops.insert(index, op)
     for other in program.ops:
-        if other.forward >= place:
+        if other.forward >= index:
             other.forward += 1

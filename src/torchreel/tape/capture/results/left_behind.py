@@ -30,7 +30,7 @@ def refusal(program: Program, tensors: dict[int, torch.Tensor], left: list[Left]
                 "step would go on with it: call the function once, and trace a later call."
             )
         record = program.slots[slot]
-        old = [place for place, geometry in waiting.items() if geometry == (record.dtype, record.sizes)]
+        old = [old_slot for old_slot, geometry in waiting.items() if geometry == (record.dtype, record.sizes)]
         if not old or named.role == "gradient":
             continue
         if named.role == "parameter" and len(old) == 1:

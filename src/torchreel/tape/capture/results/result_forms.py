@@ -19,10 +19,10 @@ class ResultForms:
 
     def note(self, structure: Structure, slots: list[int]) -> None:
         """Of the tensors of a structure, which has them still."""
-        for place, (tensor, slot) in enumerate(zip(structure.tensors, slots, strict=True)):
+        for index, (tensor, slot) in enumerate(zip(structure.tensors, slots, strict=True)):
             if slot in self._slots and id(tensor) not in self._known:
-                structure.aliases.append(place)  # weight.detach() lies as the weight does, and is another tensor
+                structure.aliases.append(index)  # weight.detach() lies as the weight does, and is another tensor
             if tensor.is_inference() and tensor.layout is torch.strided and id(tensor) not in self._known:
-                structure.inference.append(place)
+                structure.inference.append(index)
             elif tensor.is_leaf and tensor.requires_grad and id(tensor) not in self._known:
-                structure.leaves.append(place)
+                structure.leaves.append(index)

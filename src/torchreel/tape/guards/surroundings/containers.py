@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from operator import is_
 from typing import Any
 
-from torchreel.tape.guards.surroundings.watched import MAPPINGS, Watched
+from torchreel.tape.guards.surroundings.guarded_values import MAPPINGS, GuardedValues
 
 
-class WatchedItems(Watched):
+class GuardedItems(GuardedValues):
     """The items of a list: compared all at once, for there may be many."""
 
     def __init__(self, name: str, items: Any) -> None:
@@ -23,22 +23,22 @@ class WatchedItems(Watched):
             return super().is_same()
         return len(self._items) == len(self.values) and all(map(is_, self._items, self.values))
 
-    def keep(self, places: list[int]) -> None:
-        self._is_whole = len(places) == len(self.keys)
-        super().keep(places)
+    def keep(self, indices: list[int]) -> None:
+        self._is_whole = len(indices) == len(self.keys)
+        super().keep(indices)
 
 
-def _at(items: Any, place: int) -> Any:
-    return items[place] if place < len(items) else None
+def _at(items: Any, index: int) -> Any:
+    return items[index] if index < len(items) else None
 
 
-def watched_container(name: str, value: Any) -> Iterator[Watched]:
+def guarded_container(name: str, value: Any) -> Iterator[GuardedValues]:
     if isinstance(value, MAPPINGS):
-        yield Watched(name, value.get, list(value), write=getattr(value, "__setitem__", None))
-        yield Watched("", tuple, [value], is_form=True, name=f"the order of the keys of {name}")
+        yield GuardedValues(name, value.get, list(value), write=getattr(value, "__setitem__", None))
+        yield GuardedValues("", tuple, [value], is_form=True, name=f"the order of the keys of {name}")
     else:
-        yield WatchedItems(name, value)
-        yield Watched("", len, [value], is_form=True, name=f"the length of {name}")
+        yield GuardedItems(name, value)
+        yield GuardedValues("", len, [value], is_form=True, name=f"the length of {name}")
 
 
 def parts_of(value: Any) -> Iterable[tuple[Any, Any]]:

@@ -23,12 +23,12 @@ from typing import Any
 import numpy
 import torch
 
-from torchreel.tape.guards.surroundings.containers import parts_of, watched_container
+from torchreel.tape.guards.surroundings.containers import guarded_container, parts_of
 from torchreel.tape.guards.surroundings.foreign import attributes_of, functions_in, hooks_of, is_foreign, unknown
+from torchreel.tape.guards.surroundings.guarded_values import MAPPINGS, GuardedValues
 from torchreel.tape.guards.surroundings.hidden import hidden_state, is_hidden, is_unreadable
 from torchreel.tape.guards.surroundings.readable_code import names_of
 from torchreel.tape.guards.surroundings.users_code import is_installed, is_of_torch, is_users, is_users_module
-from torchreel.tape.guards.surroundings.watched import MAPPINGS, Watched
 from torchreel.tape.plain import PLAIN, is_plain, joined
 
 _MOST = 200_000  # objects that are looked at
@@ -297,39 +297,39 @@ class Reached:
     def modules(self) -> Iterator[tuple[str, torch.nn.Module]]:
         return ((name, value) for name, value in self._objects if isinstance(value, torch.nn.Module))
 
-    def watched(self) -> Iterator[Watched]:
+    def guarded(self) -> Iterator[GuardedValues]:
         for scope, read in self._scopes.values():
             names = [name for name in sorted(read) if not isinstance(scope.get(name), types.ModuleType)]
-            yield Watched("", scope.get, names, write=scope.__setitem__)
+            yield GuardedValues("", scope.get, names, write=scope.__setitem__)
         for name, cell in self._cells.values():
-            yield Watched("", _content, [cell], name=name, write=_fill)
+            yield GuardedValues("", _content, [cell], name=name, write=_fill)
         for name, value in self._objects:
-            yield from self._watched_object(name, value)
+            yield from self._guarded_object(name, value)
         for name, value in self._foreign:
-            yield Watched(name, vars(value).get, self._read_keys(value), write=vars(value).__setitem__)
+            yield GuardedValues(name, vars(value).get, self._read_keys(value), write=vars(value).__setitem__)
         for name, value in self._containers:
-            yield from watched_container(name, value)
+            yield from guarded_container(name, value)
         for name, value in self._slotted:
-            yield Watched(name, functools.partial(_attribute, value), _slots(value))
+            yield GuardedValues(name, functools.partial(_attribute, value), _slots(value))
         if self._asks_system:
-            yield Watched("os.environ", os.environ.get, sorted(self._texts))
+            yield GuardedValues("os.environ", os.environ.get, sorted(self._texts))
         for switch in _SWITCHES & self.names:
-            yield Watched("", _switch, [switch], name=f"what torch.{switch}() gives")
+            yield GuardedValues("", _switch, [switch], name=f"what torch.{switch}() gives")
         for name, space in self._spaces:
-            yield Watched(name, space.get, list(space))
-        yield from self._watched_tensors()
+            yield GuardedValues(name, space.get, list(space))
+        yield from self._guarded_tensors()
         for name, value in self._hidden:
-            yield Watched("", hidden_state, [value], name=f"what is in {name}", is_hidden=True)
+            yield GuardedValues("", hidden_state, [value], name=f"what is in {name}", is_hidden=True)
         for cls in self._classes:
-            yield Watched(cls.__qualname__, cls.__dict__.get, [key for key in vars(cls) if self._is_read(key)])
+            yield GuardedValues(cls.__qualname__, cls.__dict__.get, [key for key in vars(cls) if self._is_read(key)])
 
-    def _watched_tensors(self) -> Iterator[Watched]:
+    def _guarded_tensors(self) -> Iterator[GuardedValues]:
         """The attributes that tensors were given in Python, or may be given."""
         asks = not _ASKING.isdisjoint(self.names)
         for name, tensor in self._tensors:
             if asks or tensor.__dict__:
-                yield Watched(name, tensor.__dict__.get, list(tensor.__dict__))
-                yield Watched("", tuple, [tensor.__dict__], is_form=True, name=f"what {name} has for attributes")
+                yield GuardedValues(name, tensor.__dict__.get, list(tensor.__dict__))
+                yield GuardedValues("", tuple, [tensor.__dict__], is_form=True, name=f"what {name} has for attributes")
 
     def _keys_of(self, cls: type) -> set[str]:
         """What an object may have from its classes."""
@@ -341,14 +341,14 @@ class Reached:
     def _is_read(self, key: str) -> bool:
         return key in self.names and not (key.startswith("__") and key != "__call__")
 
-    def _watched_object(self, name: str, value: Any) -> Iterator[Watched]:
+    def _guarded_object(self, name: str, value: Any) -> Iterator[GuardedValues]:
         space, keys = vars(value), self._read_keys(value)
         # What the class has and the object has not, the object may be given later.
         maybe = self._keys_of(type(value)) & self.names
         if is_users(type(value)) and len(self._texts) <= _MOST_TEXTS:
             maybe |= self._texts
         absent = [key for key in maybe if key not in space]
-        yield Watched(name, space.get, [*keys, *absent], write=space.__setitem__)
+        yield GuardedValues(name, space.get, [*keys, *absent], write=space.__setitem__)
 
 
 def _fill(cell: types.CellType, value: Any) -> None:

@@ -55,9 +55,9 @@ def _made_names(code: types.CodeType) -> Iterator[str]:
     if "getattr" not in code.co_names:
         return
     steps = list(dis.get_instructions(code))
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step.opname == "LOAD_GLOBAL" and step.argval == "getattr":
-            yield from _second_argument(steps[place + 1 :])
+            yield from _second_argument(steps[index + 1 :])
 
 
 def _second_argument(steps: list[dis.Instruction]) -> Iterator[str]:

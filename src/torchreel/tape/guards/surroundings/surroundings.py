@@ -13,8 +13,8 @@ import torch
 
 from torchreel.tape.capture.results.effects import Effect
 from torchreel.tape.guards.changes import refusal
+from torchreel.tape.guards.surroundings.guarded_values import GuardedValues
 from torchreel.tape.guards.surroundings.reached import Reached, callables_in, roots_of
-from torchreel.tape.guards.surroundings.watched import Watched
 from torchreel.tape.guards.tensor_forms import TensorForm
 from torchreel.tape.plain import is_tensor
 
@@ -25,7 +25,7 @@ class Surroundings:
     def __init__(self, function: Any, given: Any) -> None:
         walk = Reached()
         walk.begin([*roots_of(function), *(("argument", part) for part in callables_in(given, 0))])
-        self._watched: list[Watched] = list(walk.watched())
+        self._guarded: list[GuardedValues] = list(walk.guarded())
         self.modules = list(walk.modules())
         self.effects: list[Effect] = []
         self.names = walk.names
@@ -39,48 +39,48 @@ class Surroundings:
         next call would read it, left_behind judges.
         """
         said = self._refusal
-        for watched in self._watched:
+        for guarded in self._guarded:
             gone = set()
-            for place, name, was, now in () if watched.is_same() else watched.changes():
-                gone.add(place)
-                if watched.is_hidden:
+            for index, name, was, now in () if guarded.is_same() else guarded.changes():
+                gone.add(index)
+                if guarded.is_hidden:
                     said = said or _changed_within(name)
-                elif not watched.is_form:
+                elif not guarded.is_form:
                     said = said or refusal(name, was, now, is_used)
-                    self.effects += watched.effects(place, now, slot_of)
-                if not watched.is_form:
+                    self.effects += guarded.effects(index, now, slot_of)
+                if not guarded.is_form:
                     continue
-                self.effects += watched.growth(place, was, slot_of)
+                self.effects += guarded.growth(index, was, slot_of)
                 # An input may be among them, which is another at the next call anyway.
-                if any(is_tensor(part) and is_used(part) and slot_of(part) < 0 for part in watched.parts(place)):
+                if any(is_tensor(part) and is_used(part) and slot_of(part) < 0 for part in guarded.parts(index)):
                     said = said or (
                         f"The function changed {name}, and read tensors from there: its next call would read others. "
                         "Keep them in a tensor that is changed in place."
                     )
-            unused = [i for i, value in enumerate(watched.values) if is_tensor(value) and not is_used(value)]
-            self._forms += (watched.form(place) for place in unused if place not in gone)
+            unused = [i for i, value in enumerate(guarded.values) if is_tensor(value) and not is_used(value)]
+            self._forms += (guarded.form(index) for index in unused if index not in gone)
             gone.update(unused)
             if gone:
-                watched.keep([place for place in range(len(watched.keys)) if place not in gone])
-        self._watched = [watched for watched in self._watched if watched.keys]
+                guarded.keep([index for index in range(len(guarded.keys)) if index not in gone])
+        self._guarded = [guarded for guarded in self._guarded if guarded.keys]
         return said
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of the state, by name."""
-        for watched in self._watched:
-            yield from watched.tensors()
+        for guarded in self._guarded:
+            yield from guarded.tensors()
 
     def optimizers(self) -> Iterator[tuple[str, torch.optim.Optimizer]]:
         """Those that it can reach, by name."""
-        for watched in self._watched:
-            for key, value in zip(watched.keys, watched.values, strict=True):
+        for guarded in self._guarded:
+            for key, value in zip(guarded.keys, guarded.values, strict=True):
                 if issubclass(type(value), torch.optim.Optimizer):
-                    yield watched.name_of(key), value
+                    yield guarded.name_of(key), value
 
     def check(self) -> None:
         """Raises a GuardError if something is not what it was."""
-        for watched in self._watched:
-            watched.check()
+        for guarded in self._guarded:
+            guarded.check()
         for form in self._forms:
             form.check()
 

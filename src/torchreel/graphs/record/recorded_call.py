@@ -1,0 +1,599 @@
+"""One call of a function, recorded: what it gave, and how to do the same again without Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch._subclasses.schema_check_mode  # which torch imports where modes are switched off for a while
+
+from torchreel import _graphs, _tape
+from torchreel.errors import TapeError, first_line
+from torchreel.graphs.options import GraphOptions
+from torchreel.graphs.record.derivatives import Derivatives, Pattern, Segment, differentiate, owners_of
+from torchreel.graphs.record.generated_lines import NodeLines, op_line
+from torchreel.graphs.record.joined import Joint, leaves_for
+from torchreel.graphs.record.object_arguments import OtherError, tensors_of
+from torchreel.graphs.record.output_facts import OutputFacts
+from torchreel.graphs.refusal import RefusedError
+from torchreel.guards.followed_call import FollowedCall
+from torchreel.guards.objects import objects_in
+from torchreel.guards.python_guards import PythonGuards
+from torchreel.program.model import SET_RNG, Program, Ref, Tree
+from torchreel.program.query.writes import read_and_written, written_storages
+from torchreel.tape.capture.captured import Captured, Parts
+from torchreel.tape.capture.names import reachable
+from torchreel.tape.capture.parameter_names import ParameterNames
+from torchreel.tape.capture.session import Session
+from torchreel.tape.capture.trace import described
+from torchreel.tape.structure import Structure, TensorLeaf
+
+if TYPE_CHECKING:
+    from torchreel.graphs.inductor.lowering import Lowering
+
+_numbers = itertools.count(1)
+_CASTS = frozenset(("aten::_to_copy", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.device", "aten::to.other"))
+_OVERLAPS = 1  # torch is sure of it
+_BRANCHES = 8  # graphs of one recording in one thread, before outputs are copied
+_COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
+# What the first trace of a process has to do once is done here, so that the first recording takes milliseconds.
+_tape.use_wrappers(True)
+
+
+@dataclass
+class RecordedCall:
+    """An entry of the cache, and what people may want to know of it."""
+
+    entry: Any  # _graphs.CacheEntry
+    number: int
+    signature: str
+    program: Program
+    parts: Parts
+    guards: PythonGuards | None  # None where another guards the function, or its author vouches for it
+    derivatives: Derivatives | None
+    modes: Any  # _graphs.Modes
+    autocast: tuple[bool, torch.dtype]
+    lowering: Lowering | None = None  # where Inductor is asked for kernels
+    given_generators: list[torch.Generator] = field(default_factory=list)  # that its ops were given
+    lines: NodeLines = field(default_factory=dict)  # of the program, where the function was generated
+
+    def line(self, op: int) -> str:
+        """The source line of an op, or nothing."""
+        ops = self.program.ops
+        return op_line(self.program, ops[op], self.lines) if 0 <= op < len(ops) else ""
+
+    def output_line(self) -> str:
+        """The source line that made the first output, or the function."""
+        return _output_line(self.program, self.lines) or self.program.provenance.function
+
+    def generators(self) -> list[torch.Generator]:
+        """Those that it draws from, and that were there before it."""
+        default = [torch.default_generator] if self.entry.replay.draws else []
+        return [*default, *self.given_generators]
+
+    def owner(self, slot: int, inputs: list[torch.Tensor]) -> torch.Tensor:
+        """The tensor of a slot that no op made, in a call with these inputs."""
+        for each, tensor in zip(self.program.inputs, inputs, strict=True):
+            if each.slot == slot:
+                return tensor
+        return self.parts.tensors[slot]
+
+    def op_name(self, op: int) -> str:
+        return self.program.ops[op].name if 0 <= op < len(self.program.ops) else "an op"
+
+
+class Take:
+    """One call under capture. What it gives is `result`; whether it can be cached, `recording()` tells."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        follows: bool = True,
+        lines: NodeLines | None = None,
+    ) -> None:
+        self._function = function
+        self._lines = lines or {}
+        self._follows = follows
+        self._followed: FollowedCall | None = None
+        self._bumps: dict[int, int] = {}  # of versions, by the id of a tensor
+        self._ended = False  # the capture
+        self.modes = _graphs.Modes.now()
+        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        self.signature = _graphs.Signature(args, kwargs)
+        self._given = Structure((args, kwargs))
+        fit_objects(self.signature, self._given)
+        self._inputs = list(self._given.tensors)
+
+    def begin(self) -> None:
+        """Start the capture: run() is next. Raises TraceError where there is one already."""
+        self._leaves = (
+            leaves_for(self._inputs) if self.modes.grad else self._inputs
+        )  # before: it is no part of the tape
+        self._session = Session(self._inputs, False)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], pattern: Pattern | None) -> Any:
+        """Call the function, as anybody would; then, if it can be differentiated, its backward, for nobody."""
+        inputs = self._leaves
+        joins = any(leaf is not tensor for leaf, tensor in zip(inputs, self._inputs, strict=True))
+        if joins:
+            args, kwargs = self._given.rebuild(inputs)
+        self.derivatives: Derivatives | None = None
+        self.refusal = ""
+        self._owners: list[torch.Tensor] = []
+        self._outputs: list[torch.Tensor] = []
+        self._separate: list[Segment] = []
+        try:
+            result = self._called(args, kwargs)
+        except BaseException:
+            self._give_up()
+            raise
+        try:
+            self._take(result, args, kwargs, pattern)
+        except Exception as error:  # what comes after the call is ours, and must not fail for the caller
+            self.refusal = f"cannot be recorded: {type(error).__name__}: {first_line(error)}"
+            self._give_up()
+        if not joins:
+            self._outputs, self._separate = [], []
+            return result
+        outputs = _joined(self._outputs, self._owners, inputs, self._inputs, self._separate)
+        self._outputs, self._separate = [], []
+        return self._results.rebuild(outputs, _objects(args, kwargs))
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._follows:
+            return self._function(*args, **kwargs)
+        pairs = zip(self._leaves, self._inputs, strict=True)
+        originals = {id(leaf): one for leaf, one in pairs if leaf is not one}
+        objects = list(objects_in((args, kwargs))) if self.signature.has_fit else []
+        hidden, exchanged = self._session.hidden(), self._session.exchanged()
+        self._followed = FollowedCall(args, kwargs, objects, originals, hidden, exchanged)
+        return self._followed.run(self._function, args, kwargs)
+
+    def _take(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], pattern: Pattern | None) -> None:
+        """Look at what the call gave and left, and take its backward along."""
+        session = self._session
+        self._results = Structure(result, _objects(args, kwargs), unique=True)
+        if self._followed is not None:
+            self._followed.finish(result, bool(session.steps or session.capture.gradients()))
+            self._bumps = self._followed.bumps()
+        outputs = self._outputs = list(self._results.tensors)
+        self._output_facts = OutputFacts(outputs)
+        self._boundary = session.capture.op_count
+        if self.modes.grad:
+            self._owners = owners_of(session, self._leaves)
+            followed = self._followed is None or not self._followed.reason  # else its backward would run for nobody
+            try:
+                if followed:
+                    self.derivatives = differentiate(session, self._leaves, self._owners, outputs, pattern)
+            except RefusedError as refusal:
+                self.refusal = str(refusal)
+            if self.derivatives is not None and len(self.derivatives.segments) > 1:
+                segments = self.derivatives.segments
+                self._separate = [dataclasses.replace(one, gradients=[], derivatives=[]) for one in segments]
+        self._also = set() if self._followed is None else self._inputs_by_other_ways()
+        self._result_ids = [id(tensor) for tensor in outputs]
+        asked = [] if self.derivatives is None else self.derivatives.tensors()
+        self._ended = True
+        slots = session.end([*outputs, *asked])
+        self._slots, asked_slots = slots[: len(outputs)], slots[len(outputs) :]
+        if self.derivatives is not None:
+            self.derivatives.take_slots(asked_slots)
+        if self._followed is not None:
+            self._followed.seal(self._leaves)
+        function = self._function
+        self._captured = Captured(
+            session,
+            self._given,
+            self._results,
+            self._slots,
+            described(function),
+            lambda: reachable(function),
+            parameters=lambda: ParameterNames(function),
+        )
+
+    def _give_up(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._session.end([])
+        if self._followed is not None:
+            self._followed.close()
+
+    def recording(
+        self,
+        options: GraphOptions,
+        again: Callable[..., Any],
+        after: PythonGuards | None,
+        fixed: Sequence[bool] | None,
+        inputs_move: bool,
+    ) -> RecordedCall:
+        """Raises RefusedError. `fixed`: see Graphed; `inputs_move`: see CallKind."""
+        if self._followed is not None and self._followed.reason:
+            raise RefusedError(self._followed.reason)
+        if self.refusal:
+            raise RefusedError(self.refusal)
+        guards = self._guards(after)
+        try:
+            parts = self._captured.parts(lines=False)
+        except TapeError as error:
+            raise RefusedError(f"cannot be put on a tape: {error}") from None
+        parts.assumptions = parts.guards = None  # the guards know more, and keep nothing alive
+        self._mark_cleared(parts)
+        if self._followed is not None:
+            parts.also = set(self._also)
+        elif inputs_move:
+            parts.also.clear()
+        self._check_what_is_left(parts)
+        native = self._native(parts, options)
+        self._check_writes(parts, native, options)
+        replay = self._replay(parts.program, native, options, list(fixed or ()))
+        number = next(_numbers)
+        program = parts.program
+        entry = self._cache_entry(parts, replay, guards, again, number)
+        lowering = None
+        if options.inductor:
+            from torchreel.graphs.inductor.lowering import Lowering
+
+            lowering = Lowering(program, native, replay, self.modes.threads, options)
+        return RecordedCall(
+            entry,
+            number,
+            str(self.signature),
+            program,
+            parts,
+            guards,
+            self.derivatives,
+            self.modes,
+            self._autocast,
+            lowering,
+            [] if self._followed is None else self._followed.generators,
+            self._lines,
+        )
+
+    def _cache_entry(
+        self, parts: Parts, replay: _graphs.Replay, guards: PythonGuards | None, again: Callable[..., Any], number: int
+    ) -> Any:
+        """How a call is replayed: from its key and its guards to outputs that autograd knows as eager's."""
+        shape, rebuild = self._results.shape, None
+        if not _is_simple(shape):
+            shape, rebuild = None, functools.partial(_rebuilt, self._results)
+        native = None if guards is None else guards.native
+        entry = _graphs.CacheEntry(self.signature, self.modes, replay, native, shape, TensorLeaf, rebuild, number)
+        program, facts = parts.program, self._output_facts
+        if self.derivatives is not None:
+            self.derivatives.attach(entry, program, self._begins(program), parts.tensors, again)
+        elif self.modes.grad:
+            entry.set_spent(facts.with_history)
+        entry.set_detached(self._aliases(parts))
+        inputs = {each.slot for each in program.inputs}
+        own = {slot: tensor for slot, tensor in parts.tensors.items() if slot not in inputs}
+        known = {*map(id, self._leaves), *map(id, own.values())}
+        entry.set_aliases(
+            facts.aliases(program, self._slots, self._leaves, own), facts.in_other_mode(self.modes, known)
+        )
+        self.signature.forget_example()
+        return entry
+
+    def _aliases(self, parts: Parts) -> list[int]:
+        """Results that lie as an input or a tensor of the function's own, and are another tensor: x.detach()."""
+        given = {each.slot: tensor for each, tensor in zip(parts.program.inputs, self._leaves, strict=True)}
+        known = {**parts.tensors, **given}
+        return [
+            index
+            for index, (slot, number) in enumerate(zip(self._slots, self._result_ids, strict=True))
+            if slot in known and id(known[slot]) != number and number not in map(id, (*self._inputs, *self._leaves))
+        ]
+
+    def _mark_cleared(self, parts: Parts) -> None:
+        """Which gradients the function itself sets to None before they are made anew."""
+        if self._followed is None:
+            return
+        cleared = {id(tensor) for tensor in self._followed.cleared}
+        for binding in parts.program.bindings:
+            if binding.kind == "grad":
+                binding.cleared = id(parts.tensors.get(binding.owner)) in cleared
+
+    def _inputs_by_other_ways(self) -> set[int]:
+        """Slots of arguments that the function also finds by itself, or that lie as a tensor of its own does."""
+        assert self._followed is not None
+        capture = self._session.capture
+        own = [one for one in (*self._followed.also, *self._followed.own_tensors()) if _has_memory(one)]
+        return {capture.find(tensor) for tensor in own} & set(capture.input_slots)
+
+    def _check_what_is_left(self, parts: Parts) -> None:
+        """A replay leaves nothing in Python, and finds what the recorded call found."""
+        if parts.refusal:
+            raise RefusedError(f"cannot be replayed: {parts.refusal}")
+        if self._session.scheduled:
+            raise RefusedError("steps a scheduler of the learning rate: call scheduler.step() outside of it")
+        unsafe = next(filter(_is_unsafe, dict.fromkeys(op.name for op in parts.program.ops)), None)
+        if unsafe is not None:
+            raise RefusedError(f"runs {unsafe}, which is marked as unsafe for graphs (torch.Tag.cudagraph_unsafe)")
+        if any(tensor.is_nested for tensor in self._inputs):
+            raise RefusedError("is given a nested tensor, whose sizes are not known without asking it")
+        self._output_facts.check(parts.program, self._slots, self.modes)
+        self._check_autocast(parts)
+        if any(slot < 0 for slot in self._slots):
+            raise RefusedError("returns a tensor that no op made")
+        if parts.left:
+            raise RefusedError(f"leaves a new tensor in {parts.left[0]}, which a replay would not: return it instead")
+        if parts.stale and set(parts.stale) <= _states_set(parts.program):
+            raise RefusedError("was recorded while another thread drew random numbers", passing=True)
+        if parts.stale:
+            raise RefusedError(f"reads a tensor that nobody has after the call ({parts.stale[0]})")
+        if _reads_old_gradients(parts.program):
+            raise RefusedError("uses gradients that the call before left, and clears them: step after the backward")
+
+    def _check_autocast(self, parts: Parts) -> None:
+        """Casts that autocast keeps for later calls are found there by eager, and not by a replay."""
+        if not self._autocast[0] or not torch.is_autocast_cache_enabled():
+            return
+        program = parts.program
+        kept = {slot for slot, tensor in parts.tensors.items() if tensor.is_leaf and tensor.requires_grad}
+        cast = {arg.slot for op in program.ops if op.name in _CASTS for arg in op.args[:1] if isinstance(arg, Ref)}
+        if cast & kept:
+            raise RefusedError(
+                "has parameters cast by an autocast that was entered outside of it, whose cache other calls share: "
+                "enter autocast inside of the function, or with cache_enabled=False"
+            )
+        seen = None if self._followed is None else self._bumps
+        for slot, tensor in parts.tensors.items():
+            known = seen is None or id(tensor) in seen or program.slots[slot].role in ("input", "gradient")
+            if not known and tensor.dtype == self._autocast[1]:
+                raise RefusedError("uses a tensor of autocast's cache: enter autocast inside of the function")
+
+    def _check_writes(self, parts: Parts, native: _graphs.StaticProgram, options: GraphOptions) -> None:
+        written = native.written_inputs
+        if self.modes.grad and any(self._inputs[index].requires_grad for index in written):
+            raise RefusedError("writes to an input that requires a gradient")
+        if any(torch._debug_has_internal_overlap(self._inputs[index]) == _OVERLAPS for index in written):
+            raise RefusedError("writes to an input of which several elements lie in one place (expand())")
+        storages = written_storages(parts.program)
+        for slot, tensor in parts.tensors.items():
+            if parts.program.slots[slot].storage in storages and torch._debug_has_internal_overlap(tensor) == _OVERLAPS:
+                raise RefusedError("writes to a tensor of which several elements lie in one place (expand())")
+        if self.derivatives is not None:
+            if self.derivatives.ambiguous:
+                raise RefusedError("differentiates by two tensors that lie on the same memory")
+            if self._followed is not None and self._followed.generators:
+                raise RefusedError("draws from a generator of its own, and has results that require a gradient")
+            self._check_that_it_can_run_again(parts, native)
+        if options.mutation == "skip" and written:
+            names = ", ".join(parts.program.inputs[index].name for index in written)
+            raise RefusedError(f"writes to its inputs ({names}), and mutation='skip' was asked for")
+
+    def _replay(
+        self, program: Program, native: _graphs.StaticProgram, options: GraphOptions, fixed: list[bool]
+    ) -> _graphs.Replay:
+        """With its first graphs, so that an op that cannot be bound is known now and not at a replay."""
+        name = program.provenance.function
+        over = _over(name)
+        if self._lines:  # the function's own place is in generated code
+            line = _output_line(program, self._lines)
+            over = _over(f"{name.partition(' (')[0]}{f' ({line})' if line else ''}")
+        replay = _graphs.Replay(native, name, options.held, _BRANCHES, options.exact, over, fixed, options.cores)
+        try:
+            replay.make_first(self._inputs)
+        except RuntimeError as error:
+            raise RefusedError(f"has an op that cannot be bound to fixed memory: {error}") from None
+        return replay
+
+    def _guards(self, after: PythonGuards | None) -> PythonGuards | None:
+        if self._followed is None:
+            return None
+        self.signature.set_asked(self._followed.questions, self._followed.identities)
+        assert self._followed.sealed is not None
+        return PythonGuards(self._followed.sealed, after)
+
+    def _check_that_it_can_run_again(self, parts: Parts, native: Any) -> None:
+        """For a backward that is not the recorded one, which begins with what the forward has left."""
+        if native.written_inputs:
+            raise RefusedError("writes to its inputs and has results that require a gradient")
+        program = parts.program
+        forward = program.ops[: _op_index(program, self._boundary)]
+        own = {program.slots[slot].storage for slot in parts.tensors}
+        if own & read_and_written(program, forward):
+            raise RefusedError("reads and writes its own state, and has results that require a gradient")
+
+    def _native(self, parts: Parts, options: GraphOptions) -> Any:
+        program = parts.program
+        inputs = [each.slot for each in program.inputs]
+        gradients = [] if self.derivatives is None else self.derivatives.gradient_slots
+        apart = {*inputs, *gradients} - parts.also  # what the function has by itself stays in its place
+        try:
+            return _graphs.StaticProgram(
+                slots=program.slots,
+                ops=program.ops,
+                kept=parts.kept,
+                tensors={slot: tensor for slot, tensor in parts.tensors.items() if slot not in apart},
+                inputs=inputs,
+                outputs=self._slots,
+                segments=self._segments(program),
+                bindings=program.bindings,
+                boundary=_op_index(program, self._boundary),
+                held_gradients=_held_gradients(parts),
+                elides=not options.inductor,  # whose kernels know tensors as the program does
+                bumps=self._bumps_of(parts),
+            )
+        except _graphs.NotStaticError as error:
+            op = program.ops[error.op] if error.op < len(program.ops) else None
+            line = op_line(program, op, self._lines) if op is not None else ""
+            raise RefusedError(f"cannot run on fixed memory: {error}{f' ({line})' if line else ''}") from None
+        except RuntimeError as error:
+            raise RefusedError(f"cannot be made a graph: {error}") from None
+
+    def _begins(self, program: Program) -> list[int]:
+        """The ops that the segments of the backward begin with."""
+        if self.derivatives is None:
+            return []
+        return [_op_index(program, segment.begin) for segment in self.derivatives.segments]
+
+    def _segments(self, program: Program) -> list[tuple[int, list[int], list[int]]]:
+        if self.derivatives is None:
+            return []
+        pairs = zip(self._begins(program), self.derivatives.segments, strict=True)
+        return [(begin, segment.gradient_slots, segment.derivative_slots) for begin, segment in pairs]
+
+    def _bumps_of(self, parts: Parts) -> dict[int, int]:
+        tensors = dict(parts.tensors)
+        tensors.update((each.slot, leaf) for each, leaf in zip(parts.program.inputs, self._leaves, strict=True))
+        return {slot: self._bumps[id(tensor)] for slot, tensor in tensors.items() if id(tensor) in self._bumps}
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Not one that a transform or a class of its own wraps around others."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+    return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _states_set(program: Program) -> set[str]:
+    """Names of the random states that the tape sets by itself, as the generator was found in them."""
+    ops = [op for op in program.ops if op.name.startswith(SET_RNG) and op.inserted]
+    return {program.slots[arg.slot].name for op in ops for arg in op.args if isinstance(arg, Ref)}
+
+
+@functools.cache
+def _is_unsafe(name: str) -> bool:
+    space, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    found = getattr(getattr(getattr(torch.ops, space, None), packet, None), overload or "default", None)
+    return found is not None and torch.Tag.cudagraph_unsafe in found.tags
+
+
+def _op_index(program: Program, recorded: int) -> int:
+    """Where the op stands that was the `recorded`-th of the trace, now that some have been inserted."""
+    count = 0
+    for index, op in enumerate(program.ops):
+        if count >= recorded:
+            return index
+        count += not op.inserted
+    return len(program.ops)
+
+
+def _joined(
+    outputs: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    leaves: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    segments: list[Segment],
+) -> list[torch.Tensor]:
+    """The outputs, as results of the inputs instead of the leaves that stood for them."""
+    originals = {id(leaf): tensor for leaf, tensor in zip(leaves, inputs, strict=True)}
+    if segments:
+        return _joined_apart(outputs, originals, segments)
+    outputs = [originals.get(id(output), output) for output in outputs]
+    indices = [index for index, output in enumerate(outputs) if output.grad_fn is not None and output.requires_grad]
+    indices = [index for index in indices if all(outputs[index] is not tensor for tensor in inputs)]
+    if indices:
+        joint = Joint([outputs[index] for index in indices], owners)
+        found = joint.connected([originals.get(id(owner), owner) for owner in owners])
+        for index, output in zip(indices, found, strict=True):
+            outputs[index] = output
+    return outputs
+
+
+def _joined_apart(
+    outputs: list[torch.Tensor], originals: dict[int, torch.Tensor], segments: list[Segment]
+) -> list[torch.Tensor]:
+    """With a node for each segment: gradients of a segment's outputs are seen where they arrive."""
+    found = [originals.get(id(output), output) for output in outputs]
+    for segment in reversed(segments):
+        owners = list({id(owner): owner for owner in segment.owners}.values())
+        cuts = list(dict.fromkeys(segment.cuts))
+        joint = Joint([outputs[index] for index in segment.outputs], owners, [outputs[index] for index in cuts])
+        known = [*(originals.get(id(owner), owner) for owner in owners), *(found[index] for index in cuts)]
+        for index, output in zip(segment.outputs, joint.connected(known), strict=True):
+            found[index] = output
+    return found
+
+
+def _reads_old_gradients(program: Program) -> bool:
+    """Whether a tensor that has no name looks like the gradient that a tensor had before the function cleared it.
+
+    One that the function writes is something else: a bucket of DistributedDataParallel, for example.
+    """
+    slots = program.slots
+    cleared = {
+        (slots[one.owner].dtype, slots[one.owner].sizes)
+        for one in program.bindings
+        if one.kind == "grad" and one.cleared
+    }
+    unknown = [slot for slot in slots if slot.role == "captured" and slot.name.startswith("captured_")]
+    written = written_storages(program)
+    unknown = [slot for slot in unknown if slot.storage not in written]
+    return any((slot.dtype, slot.sizes) in cleared for slot in unknown)
+
+
+def _held_gradients(parts: Parts) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Gradients that the function finds in their place, each with the tensor that it is of."""
+    wanted = {
+        id(tensor): tensor for slot, tensor in parts.tensors.items() if parts.program.slots[slot].role == "gradient"
+    }
+    owners = [tensor for tensor in parts.tensors.values() if tensor.is_leaf and tensor.requires_grad]
+    held = [(owner, owner.grad) for owner in owners if owner.grad is not None and id(owner.grad) in wanted]
+    if len(held) < len(wanted):
+        raise RefusedError("finds a gradient of a tensor that it does not use: clear gradients within it")
+    return held
+
+
+def _objects(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments that are neither tensors nor plain: a function may return one, such as a cache that it filled."""
+    return [one for one in (*args, *kwargs.values()) if not isinstance(one, _COMMON)]
+
+
+def _rebuilt(results: Structure, tensors: list[torch.Tensor], call: tuple[Any, ...]) -> Any:
+    return results.rebuild(tensors, _objects(call[0], call[1]))
+
+
+def _is_simple(shape: Any) -> bool:
+    """Whether the engine can build it itself: a tensor, or plain containers of tensors and constants."""
+    kind = type(shape)
+    if kind is TensorLeaf:
+        return True
+    if kind in (tuple, list):
+        return all(map(_is_simple, shape))
+    if kind is dict:
+        return all(map(_is_simple, shape.values()))
+    return kind in (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+
+def fit_objects(signature: _graphs.Signature, given: Structure) -> None:
+    """Have tensors found that are inside of objects. One without any is known by itself."""
+    if signature.is_plain or signature.tensors == len(given.tensors):
+        return
+    shape = given.shape
+
+    def found(*args: Any, **kwargs: Any) -> list[torch.Tensor] | None:
+        try:
+            return tensors_of(shape, (args, kwargs))
+        except OtherError:
+            return None
+
+    signature.set_fit(found, given.tensors)
+
+
+def _output_line(program: Program, lines: NodeLines) -> str:
+    """The line of the last op that made an output."""
+    refs = set(_refs(program.outputs))
+    made = [op for op in program.ops if refs & {each.slot for each in op.results if isinstance(each, Ref)}]
+    return next(filter(None, (op_line(program, op, lines) for op in reversed(made))), "")
+
+
+def _refs(tree: Tree) -> Iterator[int]:
+    if isinstance(tree.leaf, Ref):
+        yield tree.leaf.slot
+    for part in tree.parts:
+        yield from _refs(part)
+
+
+def _over(function: str) -> str:
+    return (
+        f"This tensor is an output of {function} of a step that torchreel.mark_step_begin() has ended, and its memory "
+        "is used again: keep a copy with clone() before the step ends, or graph the function with held='copy'."
+    )
