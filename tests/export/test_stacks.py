@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from torchreel.errors import OptionError
-from torchreel.export import export, write_stacks
+from torchreel.export import export
+from torchreel.export.stacks import write_stacks
 from torchreel.reel import Reel
 
 from .reels import EPOCH, ProcessBuilder, build

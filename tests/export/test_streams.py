@@ -23,7 +23,7 @@ from torchreel.export import FORMATS, export
 from torchreel.program.file.file import write_tape
 from torchreel.reel import Reel
 
-BYTES = ("perfetto", "snapshot")
+BYTES = [to for to, format in FORMATS.items() if not format.is_text]
 
 
 @pytest.fixture

@@ -12,23 +12,12 @@ import click
 from torchreel.cli.sources import is_standard_output, open_reel, skip_damaged_option
 from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import OptionError
-
-# Each format, how its files end, and what opens them.
-TARGETS = {
-    "chrome": (".json.gz", "open it in chrome://tracing or at https://ui.perfetto.dev"),
-    "perfetto": (".pftrace", "open it at https://ui.perfetto.dev"),
-    "speedscope": (".speedscope.json", "open it at https://www.speedscope.app"),
-    "stacks": (".stacks.txt", "draw it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app"),
-    "snapshot": (".pickle", "drop it on https://pytorch.org/memory_viz, or run python -m torch.cuda._memory_viz"),
-    "execution-trace": (".et.json", "give it to the tools of Chakra or to et_replay"),
-}
-
-_BYTES = ("perfetto", "snapshot")
+from torchreel.export import export, formats
 
 
 @click.command("export")
 @click.argument("reel")
-@click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="The format to write.")
+@click.option("--to", "target", type=click.Choice(list(formats.ALL)), required=True, help="The format to write.")
 @click.option(
     "-o",
     "--output",
@@ -56,22 +45,20 @@ def command(reel: str, target: str, output: Path | None, force: bool, skip_damag
     torchreel export step.tape --to execution-trace
         step.et.json, the ops of a tape as torch.profiler.ExecutionTraceObserver writes them
     """
-    from torchreel.export import TAPE_FORMATS, export
     from torchreel.program.file.file import read_tape
 
-    is_tape = target in TAPE_FORMATS and not Path(reel).is_dir()
+    is_tape = formats.ALL[target].of_tapes and not Path(reel).is_dir()
     opened = read_tape(Path(reel)).program if is_tape else open_reel(reel, skip_damaged)
     if is_standard_output(output):
         _check_terminal(target)
         with _bar() as progress:
             export(opened, sys.stdout.buffer, target, progress)
         return
-    ending, advice = TARGETS[target]
-    path = output or Path(_stem(Path(reel)) + ending)
+    path = output or Path(_stem(Path(reel)) + formats.ALL[target].ending)
     _check(path, force)
     with _bar() as progress:
         export(opened, path, target, progress)
-    click.echo(f"Wrote {path} ({bytes_text(path.stat().st_size)}): {advice}.")
+    click.echo(f"Wrote {path} ({bytes_text(path.stat().st_size)}): {formats.ALL[target].opened_by}.")
 
 
 def _stem(reel: Path) -> str:
@@ -80,7 +67,7 @@ def _stem(reel: Path) -> str:
 
 
 def _check_terminal(target: str) -> None:
-    if target in _BYTES and sys.stdout.isatty():
+    if not formats.ALL[target].is_text and sys.stdout.isatty():
         raise OptionError(f"{target} is bytes, which a terminal cannot show: pipe them into a file or a program.")
 
 

@@ -13,7 +13,9 @@ from torch.autograd.profiler_util import EventList, FunctionEventAvg
 
 from torchreel import _core
 from torchreel.errors import OptionError, RecorderError
-from torchreel.export import TraceOptions, write_chrome, write_stacks
+from torchreel.export.chrome.chrome import TraceOptions
+from torchreel.export.chrome.chrome import write_trace as write_chrome
+from torchreel.export.stacks import write_stacks
 from torchreel.profiler.arguments import check_timeout
 from torchreel.profiler.averages import Grouping, key_averages
 from torchreel.profiler.calls import read_calls
