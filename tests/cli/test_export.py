@@ -9,21 +9,16 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from tests.program.small import small_program
-from torchreel.cli.export import TARGETS
 from torchreel.cli.terminal.units import bytes_text
-from torchreel.export import FORMATS, TAPE_FORMATS
+from torchreel.export import FORMATS
 from torchreel.program.file.file import write_tape
 
 Torchreel = Callable[..., Outcome]
 
 
-def test_every_format_is_offered() -> None:
-    assert list(TARGETS) == [*FORMATS, *TAPE_FORMATS]
-
-
 @pytest.mark.parametrize("target", FORMATS)
 def test_default_name_and_what_opens_it(torchreel: Torchreel, reel: Path, target: str) -> None:
-    ending, advice = TARGETS[target]
+    ending, advice = FORMATS[target].ending, FORMATS[target].opened_by
     outcome = torchreel("export", "run.reel/", "--to", target)
     path = Path(f"run{ending}")
     size = bytes_text(path.stat().st_size)
