@@ -15,6 +15,7 @@
 #include "record/backend_reports.h"
 #include "record/counters.h"
 #include "record/models.h"
+#include "record/optimizer_steps.h"
 #include "record/python_calls.h"
 #include "record/recorder.h"
 #include "record/recording.h"
@@ -240,6 +241,8 @@ PYBIND11_MODULE(_core, module) {
         active().define_step(number, static_cast<layout::StepKind>(kind), tick.value_or(ticks()));
       },
       py::arg("number"), py::arg("kind") = 0, py::arg("tick") = py::none());
+  module.def("count_optimizer_steps", &count_optimizer_steps, py::arg("first"), py::arg("begun"));
+  module.def("stop_counting_optimizer_steps", &stop_counting_optimizer_steps);
   module.def("define_module", [](uint32_t id, int64_t parent, const py::str& path, const py::str& type) {
     return active().define_module(id, parent < 0 ? layout::kNone : static_cast<uint32_t>(parent),
                                   python_text(path.ptr()), python_text(type.ptr()));

@@ -40,6 +40,12 @@ def start_tick() -> int:
 def define_step(number: int, kind: int = 0, tick: int | None = None) -> None:
     """A step begins, now or at a tick: 0 the first one, 1 by an optimizer, 2 by hand."""
 
+def count_optimizer_steps(first: int, begun: bool) -> None:
+    """Each step of the first optimizer defines a step from now on. begun: the recording knows of the first step."""
+
+def stop_counting_optimizer_steps() -> bool:
+    """Whether the recording knows of the first step."""
+
 def define_module(id: int, parent: int, path: str, type: str) -> int:
     """Name a module (parent -1 for none); gives the id of its name."""
 

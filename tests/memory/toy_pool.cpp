@@ -3,7 +3,7 @@
 #include <mutex>
 #include <vector>
 
-#include "../../native/private_pools.h"
+#include "../../native/memory/private_pools.h"
 
 using namespace torchreel;
 

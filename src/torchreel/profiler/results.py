@@ -178,6 +178,7 @@ class Results:
         shown = TraceOptions(
             categories=options.categories,
             steps=False,
+            old_blocks=False,
             overload_names=options.overload_names,
             backward_arrows=options.draws_arrows,
             values=options.keeps_values,

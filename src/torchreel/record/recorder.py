@@ -34,7 +34,7 @@ from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
 from torchreel.record.schedules import Schedule
 from torchreel.record.sources import JoinedRecording, OwnRecording, Source, missing_options
-from torchreel.record.steps import OptimizerSteps, StepCount
+from torchreel.record.steps import CountedSteps, HookedSteps, StepCount
 from torchreel.reel import Reel, joining, load, spool
 from torchreel.reel.job import current_job
 from torchreel.reel.meta import Meta, write_meta
@@ -114,7 +114,7 @@ class Recorder:
         self._directory: Path | None = None
         self._source: Source
         self._steps: StepCount
-        self._optimizer_steps: OptimizerSteps | None = None
+        self._optimizer_steps: CountedSteps | HookedSteps | None = None
         self._tape: StepTape | None = None
         self._triggers: DumpTriggers | None = None
 
@@ -230,8 +230,10 @@ class Recorder:
             choose_allocator(options.allocator)
         if options.children and options.ring is None and outer is None:
             children.record_children(self.path.absolute(), options)
-        if options.optimizer_steps:
-            self._optimizer_steps = OptimizerSteps(self._optimizer_stepped)
+        # A schedule and a tape act at each step; the parts of a recording from outside are counted here.
+        acts_at_steps = self.schedule is not None or options.tape is not None or outer is not None
+        if options.optimizer_steps and acts_at_steps:
+            self._optimizer_steps = HookedSteps(self._optimizer_stepped)
         if options.ring is not None:
             self._triggers = DumpTriggers(self.dump, options.dump_signal)
         if options.tape is not None and self._directory is not None:
@@ -243,6 +245,8 @@ class Recorder:
         # Last, so that nothing of ours is in the recording.
         self._source.begin()
         self._begin_steps()
+        if options.optimizer_steps and not acts_at_steps:
+            self._optimizer_steps = CountedSteps(self._steps)
         if self.schedule is not None and not self.schedule.records(self._steps.number):
             self.pause()
         if self._tape is not None:

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torchreel import _core
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 # Who says that a step begins, as native/base/spool_format.h has it.
 FIRST, BY_OPTIMIZER, BY_HAND = range(3)
 
 
-class OptimizerSteps:
-    """Calls back after each step of the first optimizer that is seen to step."""
+class CountedSteps:
+    """Steps of the first optimizer that is seen to step, counted by the native core: no hook is in the program, so that
+    functions that step an optimizer are traced and replayed as without a recording."""
+
+    def __init__(self, count: StepCount) -> None:
+        self._count = count
+        _core.count_optimizer_steps(count.number, count.begun)
+
+    def close(self) -> None:
+        self._count.begun = _core.stop_counting_optimizer_steps() or self._count.begun
+
+
+class HookedSteps:
+    """The same for whoever has to do something at each step: calls back after it."""
 
     def __init__(self, on_step: Callable[[], None]) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
         self._on_step = on_step
         self._clock: weakref.ref[Optimizer] | None = None
         self._hook = register_optimizer_step_post_hook(self._stepped)
@@ -42,17 +59,17 @@ class StepCount:
         self._first = first
         self._define = define
         self._start = start
-        self._begun = False
+        self.begun = False
 
     def begin(self) -> None:
         """The first step begins here."""
-        self._begun = True
+        self.begun = True
         self._define(self._first, FIRST, None)
 
     def next(self, *, by_hand: bool) -> None:
         """The next step begins."""
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             self._define(self._first, FIRST, self._start())
         if by_hand and not self.is_by_hand:
             self.is_by_hand = True

@@ -312,7 +312,8 @@ def test_options() -> None:
 SCRIPT = """
     import os, signal, sys, time, torch
     from torchreel import graphed
-    from torchreel.graphs import lowering_queue, status, wait
+    from torchreel.graphs import status, wait
+    from torchreel.graphs.inductor import queue
 
     def function(x):
         return ((x + 1).relu() * 3 - x) / 7
@@ -324,9 +325,9 @@ SCRIPT = """
                 assert torch.equal(fast(x), function(x))
 
     def worker():
-        while lowering_queue.the_queue()._process is None:
+        while queue.the_queue()._process is None:
             time.sleep(0.01)
-        return lowering_queue.the_queue()._process.pid
+        return queue.the_queue()._process.pid
 
     fast = graphed(function, inductor="always")
     held(fast)

@@ -230,7 +230,7 @@ def test_rules_do_not_need_torch() -> None:
 
 def test_rules_without_yaml_say_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError('no yaml', name='yaml')\n")
-    script = "from torchreel.tape import rules_command; raise SystemExit(rules_command.main())"
+    script = "from torchreel.tape.rules import __main__ as command; raise SystemExit(command.main())"
     environment = {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert found.returncode == 1

@@ -37,7 +37,7 @@ SELECT coalesce(thread, {home}) AS owner, '[memory]' AS name, device, addr, stac
     coalesce(CASE WHEN action = 'free' THEN -size ELSE size END, 0) AS bytes,
     CASE WHEN action = 'preexisting' THEN time_ns - row_number() OVER (PARTITION BY thread, action ORDER BY id DESC)
         ELSE time_ns END AS time_ns
-FROM own_allocs ORDER BY owner, time_ns, id
+FROM own_allocs {which} ORDER BY owner, time_ns, id
 """
 _MARKS = """
 SELECT coalesce(thread, {home}) AS owner, name, time_ns FROM own_marks ORDER BY owner, time_ns
@@ -68,6 +68,8 @@ class TraceOptions:
     """An op is named with its overload: aten::add.Tensor."""
     backward_arrows: bool = True
     """Arrows from forward to backward calls."""
+    old_blocks: bool = True
+    """Memory that was there before the recording, so that a counter of all events is right."""
     values: bool = True
     """Values of arguments that are lists of numbers."""
     moved: pa.Table | None = None
@@ -280,7 +282,8 @@ class _Writer:
                 ', "finished": false, ',
             ]
 
-        self._instants(process, _MEMORY, args)
+        which = "" if self._options.old_blocks else "WHERE action <> 'preexisting'"
+        self._instants(process, _MEMORY.replace("{which}", which), args)
 
     def _instants(self, process: ProcessTrack, query: str, args: Callable[[pa.RecordBatch], list[Part]]) -> None:
         """Instants on their threads; two of them at one moment are moved apart.
