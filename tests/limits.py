@@ -14,6 +14,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from types import FrameType
 
 import pytest
@@ -46,4 +47,17 @@ def _say_and_end(number: int, frame: FrameType | None) -> None:
     os.write(_messages, f"\nThe run took longer than it may. These tests were under way:\n{names}".encode())
     faulthandler.dump_traceback(_messages, all_threads=True)
     sys.stdout.flush()
+    _wait_for_workers()
     os._exit(pytest.ExitCode.INTERRUPTED)
+
+
+def _wait_for_workers() -> None:
+    """They end when this process does: until then they show their stacks, unless they cannot."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if ended == 0:
+            time.sleep(0.05)
