@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
 OVER = signal.SIGXCPU
 
+_FOLDER = "TORCHREEL_TEST_STACKS"
 _under_way: dict[str, None] = {}
 _messages = 2
 """Where to write: standard error, which a test's capture does not have."""
@@ -29,11 +33,21 @@ _messages = 2
 def pytest_configure(config: pytest.Config) -> None:
     global _messages
     _messages = os.dup(2)
-    faulthandler.register(OVER, file=_messages, all_threads=True, chain=True)
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        # A file each: what several processes write to one place at once, nobody can read.
+        stacks = os.open(Path(os.environ[_FOLDER], str(os.getpid())), os.O_WRONLY | os.O_CREAT)
+        faulthandler.register(OVER, file=stacks, all_threads=True, chain=True)
+    else:
+        os.environ[_FOLDER] = tempfile.mkdtemp(prefix="stacks-of-tests-")
         signal.signal(OVER, _say_and_end)
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(_FOLDER, ""), ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logstart(nodeid: str) -> None:
     _under_way[nodeid] = None
 
@@ -48,6 +62,8 @@ def _say_and_end(number: int, frame: FrameType | None) -> None:
     faulthandler.dump_traceback(_messages, all_threads=True)
     sys.stdout.flush()
     _wait_for_workers()
+    for stacks in sorted(Path(os.environ[_FOLDER]).iterdir()):
+        os.write(_messages, f"\nProcess {stacks.name}:\n".encode() + stacks.read_bytes())
     os._exit(pytest.ExitCode.INTERRUPTED)
 
 
