@@ -38,20 +38,45 @@ PyObject* local(PyFrameObject* frame, const char* name) {
   return value;
 }
 
-// The optimizer that steps in this thread, a new reference; null if there is none.
+// The optimizer that steps in this thread, a new reference; null if there is none, or if the step is part of another
+// one of the same optimizer, as where a subclass calls its parent's.
 PyObject* stepping_optimizer() {
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
   PyObject* optimizer = nullptr;
-  while (frame != nullptr && optimizer == nullptr) {
+  bool is_part = false;
+  while (frame != nullptr) {
     PyCodeObject* code = PyFrame_GetCode(frame);
-    if (is_step(code)) optimizer = local(frame, "self");
+    PyObject* found = is_step(code) ? local(frame, "self") : nullptr;
     Py_DECREF(code);
-    PyFrameObject* back = optimizer == nullptr ? PyFrame_GetBack(frame) : nullptr;
+    if (optimizer == nullptr) {
+      optimizer = found;
+    } else {
+      is_part = is_part || found == optimizer;
+      Py_XDECREF(found);
+    }
+    PyFrameObject* back = PyFrame_GetBack(frame);
     Py_DECREF(frame);
     frame = back;
   }
+  if (is_part) Py_CLEAR(optimizer);
   return optimizer;
+}
+
+// The error that the program is handling, for comparison only.
+const void* handled_error() {
+  PyObject* error = PyErr_GetHandledException();
+  Py_XDECREF(error);
+  return error;
+}
+
+// What was handled when the step began: a step that ends while another error is handled has failed.
+struct Begun : at::ObserverContext {
+  const void* error = nullptr;
+};
+
+bool is_step(const at::RecordFunction& call) {
+  return std::string_view(call.name()).starts_with("Optimizer.step#") && Py_IsInitialized();
 }
 
 // Whether the steps of this optimizer count: those of the first one do, and once it is gone those of the next.
@@ -72,20 +97,29 @@ void end_step(Recording& recording) {
   recording.define_step(++count.number, layout::kOptimizerStep, ticks());
 }
 
-void on_end(const at::RecordFunction& call, at::ObserverContext*) {
-  if (!std::string_view(call.name()).starts_with("Optimizer.step#") || !Py_IsInitialized()) return;
+void on_end(const at::RecordFunction& call, at::ObserverContext* context) {
+  if (context == nullptr || !is_step(call)) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *type, *value, *trace;  // a step may end by an error, which is not ours
   PyErr_Fetch(&type, &value, &trace);
   Recording* recording = handle == at::INVALID_CALLBACK_HANDLE ? nullptr : Recording::active();
-  PyObject* optimizer = recording == nullptr ? nullptr : stepping_optimizer();
+  const void* error = handled_error();
+  bool failed = error != nullptr && error != static_cast<Begun*>(context)->error;
+  PyObject* optimizer = recording == nullptr || failed ? nullptr : stepping_optimizer();
   if (optimizer != nullptr && is_clock(optimizer)) end_step(*recording);
   Py_XDECREF(optimizer);
   PyErr_Restore(type, value, trace);
   PyGILState_Release(gil);
 }
 
-std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction&) { return nullptr; }
+std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
+  if (!is_step(call)) return nullptr;
+  auto begun = std::make_unique<Begun>();
+  PyGILState_STATE gil = PyGILState_Ensure();
+  begun->error = handled_error();
+  PyGILState_Release(gil);
+  return begun;
+}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,37 @@ def test_a_step_that_fails_raises_its_own_error(tmp_path: Path) -> None:
 
     with torchreel.record(tmp_path / "a.reel"), pytest.raises(ZeroDivisionError, match="mine"):
         optimizer.step(closure)
+
+
+def test_a_step_that_fails_is_no_step(tmp_path: Path) -> None:
+    """GIVEN steps of which every second fails, and one within the handling of an error THEN those that end count."""
+    step, optimizer = training_step()
+    with torchreel.record(tmp_path / "a.reel"):
+        for number in range(4):
+            step(X)
+            with contextlib.suppress(ZeroDivisionError):
+                optimizer.step(lambda: 1 / 0)
+            if number == 1:
+                try:
+                    raise ValueError
+                except ValueError:
+                    step(X)
+    assert linears_by_step(torchreel.load(tmp_path / "a.reel")) == [0, 1, 2, 3, 4]
+
+
+def test_a_step_within_a_step_of_the_same_optimizer_is_part_of_it(tmp_path: Path) -> None:
+    class Twice(torch.optim.SGD):
+        def step(self, closure: None = None) -> None:  # type: ignore[override]
+            super().step(closure)
+            super().step(closure)
+
+    torch.optim.SGD([nn.Parameter(X)], lr=0.1)  # from here on SGD's own step opens a range
+    optimizer = Twice([nn.Parameter(X)], lr=0.1)
+    with torchreel.record(tmp_path / "a.reel") as recorder:
+        for _ in range(3):
+            optimizer.step()
+    assert not recorder.running
+    assert torchreel.load(tmp_path / "a.reel").steps.column("step").to_pylist() == [0, 1, 2, 3]
 
 
 def test_steps_by_hand_after_those_of_an_optimizer(tmp_path: Path) -> None:
