@@ -256,6 +256,36 @@ def test_a_pool_that_is_terminated_loses_nothing(tmp_path: Path) -> None:
     assert rows(reel, "select count(*) as n from processes where not complete") == [{"n": 0}]
 
 
+def test_a_child_that_is_ended_while_it_begins_to_record_is_whole(tmp_path: Path) -> None:
+    """A pool that has no work left ends workers wherever they are: also between their claim and the first event."""
+    result = record(
+        """
+        import os, torch
+        from torchreel.reel import joining
+
+        claim, parent = joining.claim_directory, os.getpid()
+
+        def claim_and_be_ended(*arguments):
+            directory = claim(*arguments)
+            os.kill(os.getpid(), 15)
+            return directory
+
+        joining.claim_directory = claim_and_be_ended
+        torch.ones(1)
+        child = os.fork()
+        if child == 0:
+            torch.zeros(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 15
+        """,
+        tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
+    reel = torchreel.load(tmp_path / "outer.reel")
+    assert rows(reel, "select complete from processes") == [{"complete": True}] * 2
+    assert names(reel, "depth = 0") == ["aten::ones"]
+
+
 def test_a_child_that_is_killed_at_once_is_known_and_not_complete(tmp_path: Path) -> None:
     result = record(
         """

@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -131,7 +132,7 @@ class Recorder:
     def start(self) -> Recorder:
         """Begin recording. Raises before anything is changed if it cannot."""
         global _active, _joined
-        with _lock:
+        with _lock, _termination_waits():
             outer = self._outer()
             if self._used:
                 raise RecorderError(
@@ -526,6 +527,17 @@ class ChildRecorder(Recorder):
         assert self._directory is not None
         if not spool.exists(self._directory):
             joining.release_directory(self._directory)
+
+
+@contextlib.contextmanager
+def _termination_waits() -> Iterator[None]:
+    """A signal that ends this process waits: between its claim on the reel and the first event it would leave a part
+    that is not complete, though nothing is lost. Pools end workers that have only just begun."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _numbered(path: Path) -> Iterator[Path]:
