@@ -1,22 +1,27 @@
 """Builds the extensions, as one graph of ninja: what changed is compiled, and nothing twice.
 
 TORCHREEL_NATIVE says which: "no" for none, or names such as "_core _decode"; without it, all.
+TORCHREEL_UNITY=no compiles each file by itself instead of a folder at a time: quicker after a change of one file, and
+slower from nothing.
 """
 
+import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+CXX = os.environ.get("CXX", "c++")
 HERE = Path(__file__).resolve().parent
-BUILD = Path("build", "native")
+UNITY = os.environ.get("TORCHREEL_UNITY") != "no"
+BUILD = Path("build", "native" if UNITY else "native-by-file")
 FLAGS = ["-std=c++20", "-fPIC", "-fwrapv", "-DNDEBUG", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
 # Headers of ours are named by their path in native/. Not by -I: then <memory> and <torch/...> could be ours, too.
 QUOTED = ["-iquote", "native", "-iquote", "src/torchreel/include"]
@@ -24,62 +29,115 @@ QUOTED = ["-iquote", "native", "-iquote", "src/torchreel/include"]
 CACHE = {
     "CCACHE_BASEDIR": str(HERE),
     "CCACHE_NOHASHDIR": "1",
+    "CCACHE_PCH_EXTSUM": "1",
     "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime",
 }
 
 
-def sources(*names: str) -> list[str]:
-    """Whole folders of native/, and single files of those that extensions share: base, cpython, torch, edge."""
-    found: list[Path] = []
-    for path in (Path("native", name) for name in names):
-        found += [path] if path.suffix else sorted(path.rglob("*.cpp"))
-    return [str(path) for path in found]
+@dataclass(frozen=True)
+class Flags:
+    """How a file is compiled. What is compiled the same way for two extensions is compiled once."""
+
+    name: str
+    optimize: tuple[str, ...]
+    precompiled: str = ""
+    """A header that all of the files include first, read once instead of once per file."""
+    macros: tuple[str, ...] = ()
+
+
+# Torch's table of kernels has an entry for each of these, and its headers must be told so.
+_AVX = ("HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION")
+_FAST = Flags("fast", ("-O3", "-g1"))
+_RECORDER = Flags("recorder", ("-O3", "-g1"), "native/record/precompiled.h")
+# Hundreds of wrappers and kernels: a build is to take minutes, and what they call is in torch.
+_MANY = Flags("many", ("-O2", "-g0"), "native/torch/precompiled.h", _AVX)
+# Bindings only hand on: they are large, and nothing in them is worth a second of compiling.
+_BINDINGS = Flags("bindings", ("-O1", "-g0"), macros=_AVX)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Files that are compiled together, as one file that includes them: a header that they share is read once."""
+
+    name: str
+    sources: tuple[Path, ...]
+    flags: Flags
+
+
+def folder(name: str, flags: Flags, *, without: tuple[str, ...] = ()) -> Unit:
+    """The files of a folder of native/ but for bindings and those named; not those of folders in it."""
+    found = sorted(Path("native", name).glob("*.cpp"))
+    kept = tuple(path for path in found if not path.stem.startswith("bindings") and path.name not in without)
+    return Unit(name, kept, flags)
+
+
+def files(name: str, flags: Flags, *paths: str) -> Unit:
+    """Single files of native/."""
+    return Unit(name, tuple(Path("native", path) for path in paths), flags)
+
+
+def bindings(name: str) -> Unit:
+    """The bindings in a folder of native/."""
+    return Unit(f"{name}/bindings", tuple(sorted(Path("native", name).glob("bindings*.cpp"))), _BINDINGS)
 
 
 @dataclass(frozen=True)
 class Library:
-    """An extension: its sources, and how they are compiled."""
+    """An extension: its units, and what it links."""
 
-    sources: list[str]
-    optimize: list[str] = field(default_factory=lambda: ["-O3", "-g1"])
+    units: tuple[Unit, ...]
     torch: bool = False
     """Whether it links torch. pybind11 is headers only, and torch carries a copy: all may include it."""
-    precompiled: str = ""
-    """A header that all of its files include first, read once instead of once per file."""
-    macros: tuple[str, ...] = ()
     generator: str = ""
-    """A module that writes more sources into a folder."""
+    """A module that writes more sources, into a folder; each is a unit by itself."""
+
+    @property
+    def sources(self) -> list[str]:
+        return [str(path) for unit in self.units for path in unit.sources]
 
 
-# Hundreds of wrappers and kernels: a build is to take minutes, and what they call is in torch.
-_MANY = ["-O2", "-g0"]
-# Bindings only hand on: they are large, and nothing in them is worth a second of compiling.
-_BINDINGS = ["-O1", "-g0"]
+# What graphs use of the tape, without the tape.
+_TAPE_STEPS = ("collectives.cpp", "ops.cpp", "steps.cpp")
+_STEPS = files("tape/steps", _MANY, *(f"tape/{name}" for name in _TAPE_STEPS))
 LIBRARIES = {
     "_core": Library(
-        sources("record", "memory", "cpython/frames.cpp", "torch/profiler_state.cpp", "torch/script_stack.cpp"),
+        (
+            folder("record", _RECORDER),
+            folder("memory", _RECORDER),
+            files("torch/recorder", _RECORDER, "torch/profiler_state.cpp", "torch/script_stack.cpp"),
+            files("cpython/frames", _RECORDER, "cpython/frames.cpp"),
+            bindings("record"),
+            bindings("memory"),
+        ),
         torch=True,
-        precompiled="native/record/precompiled.h",
     ),
-    "_decode": Library(sources("decode")),
-    "_simulator": Library(sources("simulator")),
-    "_lite": Library(sources("edge/lite.cpp"), _MANY, torch=True),
+    "_decode": Library((folder("decode", _FAST), bindings("decode"))),
+    "_simulator": Library((folder("simulator", _FAST), folder("simulator/recorded", _FAST), bindings("simulator"))),
+    "_lite": Library((files("edge/lite", _BINDINGS, "edge/lite.cpp"),), torch=True),
     # No module of Python's, but a library: see native/edge/entry.cpp.
-    "_edge_entry": Library(sources("edge/entry.cpp")),
+    "_edge_entry": Library((files("edge/entry", _FAST, "edge/entry.cpp"),)),
     "_tape": Library(
-        sources("tape"),
-        _MANY,
+        (
+            folder("tape", _MANY, without=_TAPE_STEPS),
+            _STEPS,
+            files("cpython/frames", _MANY, "cpython/frames.cpp"),
+            bindings("tape"),
+        ),
         torch=True,
-        precompiled="native/torch/precompiled.h",
         generator="torchreel.tape.codegen.generator",
     ),
     "_graphs": Library(
-        sources("graphs", "cpython/dict_version.cpp", "torch/tensor_layout.cpp", "torch/tensor_state.cpp"),
-        _MANY,
+        (
+            *(
+                folder(f"graphs/{name}", _MANY)
+                for name in ("call", "guards", "inductor", "kernels", "kernels/layers", "plan", "run")
+            ),
+            _STEPS,
+            files("torch/tensors", _MANY, "torch/tensor_layout.cpp", "torch/tensor_state.cpp"),
+            files("cpython/dict_version", _MANY, "cpython/dict_version.cpp"),
+            bindings("graphs"),
+        ),
         torch=True,
-        precompiled="native/torch/precompiled.h",
-        # Torch's table of kernels has a place for each of these, and its headers must be told so.
-        macros=("HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"),
         generator="torchreel.graphs.codegen.kernel_generator",
     ),
 }
@@ -101,12 +159,15 @@ class Graph:
     def __init__(self) -> None:
         # Here, so that the package can be installed without its extensions where there is no torch.
         from torch.utils.cpp_extension import include_paths, library_paths
+        from torch.version import __version__, git_version
 
+        compiler_version = subprocess.run([*shlex.split(CXX), "--version"], capture_output=True, text=True).stdout
+        self._versions = (sys.version, __version__, git_version, compiler_version)
         includes = [sysconfig.get_path("include"), *include_paths()]
         self._includes = [flag for path in includes for flag in ("-isystem", path)]
         self._link = [f"-L{path}" for path in library_paths()] + ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
         cache = [name for name in ("ccache",) if shutil.which(name)]
-        compiler = shlex.join([*cache, os.environ.get("CXX", "c++")])
+        compiler = " ".join([*cache, CXX])
         self.lines = [
             f"builddir = {BUILD}",
             "rule compile",
@@ -115,60 +176,82 @@ class Graph:
             "  deps = gcc",
             "  description = $in",
             "rule precompile",
-            f"  command = {os.environ.get('CXX', 'c++')} -MMD -MF $out.d $flags -w -x c++-header $in -o $out",
+            f"  command = {CXX} -MMD -MF $out.d $flags -w -x c++-header $in -o $out",
             "  depfile = $out.d",
             "  deps = gcc",
             "  description = $in",
             "rule link",
-            f"  command = {os.environ.get('CXX', 'c++')} -shared -o $out $in $libraries",
+            f"  command = {CXX} -shared -o $out $in $libraries",
             "  description = $out",
             "rule check",
             "  command = cc -fsyntax-only $flags $in && touch $out",
             "  description = $in",
         ]
+        self._made: set[str] = set()
         self._edge("check", f"{BUILD}/interpreter", ["native/cpython/interpreter_check.c"], [*QUOTED, *self._includes])
 
     def _edge(self, rule: str, output: str, inputs: list[str], flags: list[str], after: str = "") -> str:
-        variable = "libraries" if rule == "link" else "flags"
-        self.lines.append(f"build {output}: {rule} {' '.join(inputs)}{f' | {after}' if after else ''}")
-        self.lines.append(f"  {variable} = {shlex.join(flags)}")
+        """An edge of the graph; the same one twice is one."""
+        if output not in self._made:
+            self._made.add(output)
+            variable = "libraries" if rule == "link" else "flags"
+            self.lines.append(f"build {output}: {rule} {' '.join(inputs)}{f' | {after}' if after else ''}")
+            self.lines.append(f"  {variable} = {shlex.join(flags)}")
         return output
 
     def add(self, name: str, library: Library, generate: bool) -> str:
         """The path of the library that will be made."""
-        common = [*FLAGS, *QUOTED, *(f"-D{macro}" for macro in library.macros), *self._includes]
-        flags = [*common, *library.optimize]
-        folder = f"{BUILD}/{name}"
+        units = list(library.units)
+        for path in generated(name, library, generate):
+            units.append(Unit(f"{name}/{path.stem}", (path,), _MANY))
+        objects = [path for unit in units for path in self._objects(unit)]
+        return self._edge("link", f"{BUILD}/{name}.so", objects, self._link if library.torch else [])
+
+    def _objects(self, unit: Unit) -> list[str]:
+        common = [*FLAGS, *QUOTED, *(f"-D{macro}" for macro in unit.flags.macros), *self._includes]
+        flags = [*common, *unit.flags.optimize]
         after = f"{BUILD}/interpreter"
-        if library.precompiled:
-            header = Path(folder, "precompiled.h")
-            header.parent.mkdir(parents=True, exist_ok=True)
-            include = f'#include "{Path(library.precompiled).relative_to("native")}"\n'
-            if not header.exists() or header.read_text() != include:
-                header.write_text(include)
+        if unit.flags.precompiled:
+            header = BUILD / unit.flags.name / "precompiled.h"
+            write(header, f'#include "{Path(unit.flags.precompiled).relative_to("native")}"\n')
             after = self._edge("precompile", f"{header}.gch", [str(header)], flags, after)
+            write(Path(f"{header}.gch.sum"), self._digest(unit.flags))
             # Torch's own pragmas against this warning are lost on the way.
             flags = [*flags, "-include", str(header), "-fpch-preprocess", "-Wno-sign-compare"]
-        objects = [
-            # Those with other flags cannot use what was precompiled.
-            self._edge("compile", f"{folder}/{source}.o", [source], [*common, *_BINDINGS])
-            if Path(source).stem.startswith("bindings")
-            else self._edge("compile", f"{folder}/{source}.o", [source], flags, after)
-            for source in [*library.sources, *generated(name, library, generate)]
-        ]
-        return self._edge("link", f"{folder}.so", objects, self._link if library.torch else [])
+        sources = unit.sources
+        if UNITY and len(sources) > 1:
+            whole = BUILD / unit.flags.name / f"{unit.name}.cpp"
+            write(whole, "".join(f'#include "{path.relative_to("native")}"\n' for path in sources))
+            sources = (whole,)
+        return [self._edge("compile", self._object_of(path, unit), [str(path)], flags, after) for path in sources]
+
+    def _digest(self, flags: Flags) -> str:
+        """Of what a precompiled header is made of. Its bytes differ each time, and the compiler cache asks for this."""
+        text = Path(flags.precompiled).read_text()
+        return hashlib.sha256(repr((flags, text, self._versions)).encode()).hexdigest()
+
+    def _object_of(self, path: Path, unit: Unit) -> str:
+        home = BUILD / unit.flags.name
+        return f"{path}.o" if path.is_relative_to(home) else f"{home / path}.o"
 
 
-def generated(name: str, library: Library, generate: bool) -> list[str]:
+def write(path: Path, text: str) -> None:
+    """Only where it changes: what is older than its object is not compiled again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def generated(name: str, library: Library, generate: bool) -> list[Path]:
     """Sources that the extension's generator writes: anew only where they change."""
-    folder = Path("build", "generated", name)
+    home = Path("build", "generated", name)
     if not library.generator or not generate:
-        return sorted(str(path) for path in folder.glob("*.cpp"))
+        return sorted(home.glob("*.cpp"))
     environment = {**os.environ, "PYTHONPATH": "src"}
     environment.pop("TORCHREEL_ALLOCATOR", None)  # it would ask for an extension that is not built yet
-    if subprocess.run([sys.executable, "-m", library.generator, str(folder)], env=environment).returncode != 0:
+    if subprocess.run([sys.executable, "-m", library.generator, str(home)], env=environment).returncode != 0:
         raise SystemExit(f"The sources that {library.generator} writes could not be generated: see above.")
-    return sorted(str(path) for path in folder.glob("*.cpp"))
+    return sorted(home.glob("*.cpp"))
 
 
 class Build(build_ext):

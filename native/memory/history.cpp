@@ -1,5 +1,6 @@
 #include "memory/history.h"
 
+#include <sys/mman.h>
 #include <torch/csrc/profiler/unwind/unwind.h>
 
 #include <algorithm>
@@ -58,6 +59,15 @@ void HistoryRing::reset(uint64_t most) {
   chunks_.clear();
   most_ = std::max<uint64_t>(most, 1);
   count_ = events_ = 0;
+}
+
+HistoryRing::Chunk HistoryRing::new_chunk() const {
+  uint64_t bytes = std::min(kChunk, most_) * sizeof(HistoryEntry);
+  bool large = bytes >= kHugePage;
+  void* chunk = large ? std::aligned_alloc(kHugePage, 2 * kHugePage) : std::malloc(bytes);
+  if (chunk == nullptr) throw std::bad_alloc();
+  if (large) madvise(chunk, 2 * kHugePage, MADV_HUGEPAGE);  // a wish: small pages do as well
+  return Chunk(static_cast<HistoryEntry*>(chunk));
 }
 
 std::vector<HistoryEntry> HistoryRing::entries() const {

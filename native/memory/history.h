@@ -71,14 +71,14 @@ constexpr uint32_t kForwardText = 1u << 30;
 // Called after an event of the calling thread, without any lock, for one event of torch's at a time. May throw nothing.
 using EventObserver = void (*)(Action action, uint64_t address, uint64_t size, uint32_t pool);
 
-// A ring that grows, a chunk at a time, until it holds the most that it may.
+// A ring that grows, a chunk at a time, until it holds the most that it may. A chunk is not written before it is used.
 class HistoryRing {
  public:
   void reset(uint64_t most);
   // `events`: how many of torch's the entry stands for.
   void push(const HistoryEntry& entry, int events) {
     uint64_t at = count_ < most_ ? count_ : count_ % most_;
-    if (at / kChunk >= chunks_.size()) chunks_.push_back(std::make_unique<HistoryEntry[]>(kChunk));
+    if (TORCHREEL_UNLIKELY(at / kChunk >= chunks_.size())) chunks_.push_back(new_chunk());
     chunks_[at / kChunk][at % kChunk] = entry;
     count_++;
     events_ += events;
@@ -88,8 +88,16 @@ class HistoryRing {
   std::vector<HistoryEntry> entries() const;
 
  private:
-  static constexpr uint64_t kChunk = 1 << 14;
-  std::vector<std::unique_ptr<HistoryEntry[]>> chunks_;
+  // Two huge pages: a history that grows pays for fresh memory, and most of all for the page faults.
+  static constexpr uint64_t kHugePage = 2 << 20;
+  static constexpr uint64_t kChunk = 2 * kHugePage / sizeof(HistoryEntry);
+  struct Free {
+    void operator()(HistoryEntry* entries) const { std::free(entries); }
+  };
+  using Chunk = std::unique_ptr<HistoryEntry[], Free>;
+  Chunk new_chunk() const;
+
+  std::vector<Chunk> chunks_;
   uint64_t most_ = 1;
   uint64_t count_ = 0;
   uint64_t events_ = 0;

@@ -19,7 +19,7 @@ struct Count {
   PyObject* clock = nullptr;  // a weak reference to the optimizer whose steps count
 };
 Count count;
-at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+at::CallbackHandle step_callback = at::INVALID_CALLBACK_HANDLE;
 
 // torch.optim.optimizer.Optimizer.profile_hook_step.<locals>.wrapper, which every step runs in.
 bool is_step(PyCodeObject* code) {
@@ -102,7 +102,7 @@ void on_end(const at::RecordFunction& call, at::ObserverContext* context) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *type, *value, *trace;  // a step may end by an error, which is not ours
   PyErr_Fetch(&type, &value, &trace);
-  Recording* recording = handle == at::INVALID_CALLBACK_HANDLE ? nullptr : Recording::active();
+  Recording* recording = step_callback == at::INVALID_CALLBACK_HANDLE ? nullptr : Recording::active();
   const void* error = handled_error();
   bool failed = error != nullptr && error != static_cast<Begun*>(context)->error;
   PyObject* optimizer = recording == nullptr || failed ? nullptr : stepping_optimizer();
@@ -126,11 +126,11 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
 void count_optimizer_steps(int64_t first, bool begun) {
   stop_counting_optimizer_steps();
   count = {first, begun, nullptr};
-  handle = at::addGlobalCallback(at::RecordFunctionCallback(&on_begin, &on_end).scopes({at::RecordScope::USER_SCOPE}));
+  step_callback = at::addGlobalCallback(at::RecordFunctionCallback(&on_begin, &on_end).scopes({at::RecordScope::USER_SCOPE}));
 }
 
 bool stop_counting_optimizer_steps() {
-  if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(std::exchange(handle, at::INVALID_CALLBACK_HANDLE));
+  if (step_callback != at::INVALID_CALLBACK_HANDLE) at::removeCallback(std::exchange(step_callback, at::INVALID_CALLBACK_HANDLE));
   Py_CLEAR(count.clock);
   return count.begun;
 }

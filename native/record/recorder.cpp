@@ -247,7 +247,7 @@ void on_model_end(const at::RecordFunction& call, at::ObserverContext*) {
   if (stream != nullptr) write_end(call, stream, model->wants);
 }
 
-at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+at::CallbackHandle call_callback = at::INVALID_CALLBACK_HANDLE;
 at::CallbackHandle emitter = at::INVALID_CALLBACK_HANDLE;
 
 template <int wants>
@@ -277,17 +277,17 @@ const Scopes& recorded_scopes() {
 }  // namespace
 
 void attach_callbacks(const Recording& recording) {
-  if (handle != at::INVALID_CALLBACK_HANDLE) return;
+  if (call_callback != at::INVALID_CALLBACK_HANDLE) return;
   const auto& options = recording.options;
   int wants = (options.shapes ? kInputsWanted : 0) | (options.stacks ? kStackWanted : 0) |
               (options.counters.empty() ? 0 : kCountersWanted) | (options.modules ? kModulesWanted : 0);
-  handle = at::addGlobalCallback(callback_for(wants).scopes(recorded_scopes()));
+  call_callback = at::addGlobalCallback(callback_for(wants).scopes(recorded_scopes()));
 }
 
 void detach_callbacks() {
-  if (handle == at::INVALID_CALLBACK_HANDLE) return;
-  at::removeCallback(handle);
-  handle = at::INVALID_CALLBACK_HANDLE;
+  if (call_callback == at::INVALID_CALLBACK_HANDLE) return;
+  at::removeCallback(call_callback);
+  call_callback = at::INVALID_CALLBACK_HANDLE;
 }
 
 at::RecordFunctionCallback model_callback(const Model& model) {

@@ -1,1 +1,0 @@
-#include "tape/ops.cpp"
