@@ -46,9 +46,10 @@ format: $(STAMPS)/dev
 	$(VENV)/bin/ruff format src tests benchmarks examples setup.py
 	$(VENV)/bin/clang-format -i $(NATIVE)
 
-# What clang-tidy and editors ask for; ninja's paths begin at the root.
+# What clang-tidy and editors ask for, file by file; ninja's paths begin at the root.
 compile_commands.json: $(STAMPS)/native
-	$(PYTHON) -m ninja -f build/native/build.ninja -t compdb compile >$@
+	TORCHREEL_UNITY=no $(PYTHON) setup.py --quiet write_graph
+	$(PYTHON) -m ninja -f build/native-by-file/build.ninja -t compdb compile >$@
 
 tidy: compile_commands.json $(STAMPS)/dev
 	$(VENV)/bin/clang-tidy --quiet -p . $(filter %.cpp,$(NATIVE))
@@ -76,7 +77,7 @@ $(STAMPS)/core: $(STAMPS)/package setup.py $(NATIVE)
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/core $(GENERATOR)
-	@echo "Compiling the tape, the graphs and the simulator: some five minutes the first time."
+	@echo "Compiling the tape, the graphs and the simulator: some three minutes the first time."
 	@$(BUILD) >$(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@
 

@@ -14,14 +14,16 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CXX = os.environ.get("CXX", "c++")
 HERE = Path(__file__).resolve().parent
 UNITY = os.environ.get("TORCHREEL_UNITY") != "no"
 BUILD = Path("build", "native" if UNITY else "native-by-file")
+NINJA = BUILD / "build.ninja"
 FLAGS = ["-std=c++20", "-fPIC", "-fwrapv", "-DNDEBUG", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
 # Headers of ours are named by their path in native/. Not by -I: then <memory> and <torch/...> could be ours, too.
 QUOTED = ["-iquote", "native", "-iquote", "src/torchreel/include"]
@@ -254,17 +256,35 @@ def generated(name: str, library: Library, generate: bool) -> list[Path]:
     return sorted(home.glob("*.cpp"))
 
 
+def write_graph(names: list[str]) -> dict[str, str]:
+    """Writes build.ninja, and gives the path of each library. These have their sources generated first."""
+    graph = Graph()
+    # All of them, also those that are not wanted now: ninja forgets what is not in its file.
+    libraries = {name: graph.add(name, library, name in names) for name, library in LIBRARIES.items()}
+    NINJA.parent.mkdir(parents=True, exist_ok=True)
+    NINJA.write_text("\n".join(graph.lines) + "\n")
+    return libraries
+
+
+class WriteGraph(Command):
+    """Writes build.ninja and compiles nothing."""
+
+    user_options: ClassVar[list[str]] = []
+
+    def initialize_options(self) -> None: ...
+
+    def finalize_options(self) -> None: ...
+
+    def run(self) -> None:
+        write_graph(list(LIBRARIES))
+
+
 class Build(build_ext):
     def build_extensions(self) -> None:
-        graph = Graph()
         names = [extension.name.rpartition(".")[2] for extension in self.extensions]
-        # All of them, also those that are not wanted now: ninja forgets what is not in its file.
-        libraries = {name: graph.add(name, library, name in names) for name, library in LIBRARIES.items()}
-        file = BUILD / "build.ninja"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(graph.lines) + "\n")
+        libraries = write_graph(names)
         jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 2))
-        command = [sys.executable, "-m", "ninja", "-f", str(file), "-j", jobs, *(libraries[name] for name in names)]
+        command = [sys.executable, "-m", "ninja", "-f", str(NINJA), "-j", jobs, *(libraries[name] for name in names)]
         if subprocess.run(command, env={**CACHE, **os.environ}).returncode != 0:
             raise SystemExit("The extensions could not be compiled: see above.")
         for extension, name in zip(self.extensions, names, strict=True):
@@ -276,5 +296,5 @@ class Build(build_ext):
 # The Makefile installs the package once, and compiles by itself whatever has changed since.
 setup(
     ext_modules=[Extension(f"torchreel.{name}", LIBRARIES[name].sources) for name in wanted()],
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "write_graph": WriteGraph},
 )
