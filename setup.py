@@ -26,7 +26,8 @@ BUILD = Path("build", "native" if UNITY else "native-by-file")
 NINJA = BUILD / "build.ninja"
 FLAGS = ["-std=c++20", "-fPIC", "-fwrapv", "-DNDEBUG", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
 # Headers of ours are named by their path in native/. Not by -I: then <memory> and <torch/...> could be ours, too.
-QUOTED = ["-iquote", "native", "-iquote", "src/torchreel/include"]
+GENERATED = Path("build", "generated")
+QUOTED = ["-iquote", "native", "-iquote", "src/torchreel/include", "-iquote", str(GENERATED)]
 # A compiler cache finds what another checkout of the same sources compiled.
 CACHE = {
     "CCACHE_BASEDIR": str(HERE),
@@ -91,7 +92,7 @@ class Library:
     torch: bool = False
     """Whether it links torch. pybind11 is headers only, and torch carries a copy: all may include it."""
     generator: str = ""
-    """A module that writes more sources, into a folder; each is a unit by itself."""
+    """A module that writes more sources, into a folder; they are another unit."""
 
     @property
     def sources(self) -> list[str]:
@@ -203,10 +204,8 @@ class Graph:
 
     def add(self, name: str, library: Library, generate: bool) -> str:
         """The path of the library that will be made."""
-        units = list(library.units)
-        for path in generated(name, library, generate):
-            units.append(Unit(f"{name}/{path.stem}", (path,), _MANY))
-        objects = [path for unit in units for path in self._objects(unit)]
+        more = Unit(f"{name}/generated", generated(name, library, generate), _MANY)
+        objects = [path for unit in (*library.units, more) for path in self._objects(unit)]
         return self._edge("link", f"{BUILD}/{name}.so", objects, self._link if library.torch else [])
 
     def _objects(self, unit: Unit) -> list[str]:
@@ -223,7 +222,8 @@ class Graph:
         sources = unit.sources
         if UNITY and len(sources) > 1:
             whole = BUILD / unit.flags.name / f"{unit.name}.cpp"
-            write(whole, "".join(f'#include "{path.relative_to("native")}"\n' for path in sources))
+            roots = {path: GENERATED if path.is_relative_to(GENERATED) else "native" for path in sources}
+            write(whole, "".join(f'#include "{path.relative_to(root)}"\n' for path, root in roots.items()))
             sources = (whole,)
         return [self._edge("compile", self._object_of(path, unit), [str(path)], flags, after) for path in sources]
 
@@ -244,16 +244,16 @@ def write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def generated(name: str, library: Library, generate: bool) -> list[Path]:
+def generated(name: str, library: Library, generate: bool) -> tuple[Path, ...]:
     """Sources that the extension's generator writes: anew only where they change."""
-    home = Path("build", "generated", name)
+    home = GENERATED / name
     if not library.generator or not generate:
-        return sorted(home.glob("*.cpp"))
+        return tuple(sorted(home.glob("*.cpp")))
     environment = {**os.environ, "PYTHONPATH": "src"}
     environment.pop("TORCHREEL_ALLOCATOR", None)  # it would ask for an extension that is not built yet
     if subprocess.run([sys.executable, "-m", library.generator, str(home)], env=environment).returncode != 0:
         raise SystemExit(f"The sources that {library.generator} writes could not be generated: see above.")
-    return sorted(home.glob("*.cpp"))
+    return tuple(sorted(home.glob("*.cpp")))
 
 
 def write_graph(names: list[str]) -> dict[str, str]:
