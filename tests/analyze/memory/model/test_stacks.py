@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.analyze.memory.traces import BACKWARD_CALL, MODULE_CALL, SITE, Frames, Trace, user
-from torchreel.analyze.memory.model.stacks import LIBRARY, NATIVE, TORCH, USER, frame_of
 
 ADDMM = ("RegisterCUDA.cpp", 7, "at::_ops::addmm_out::call(at::Tensor const&)")
 EMPTY = ("??", 0, "at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)")
@@ -41,30 +40,6 @@ def test_lines(tmp_path: Path, frames: Frames, text: str) -> None:
     memory = trace.memory(tmp_path)
     assert memory.run.stacks.line(0).text == text
     assert memory.labels("stack").texts == [text]
-
-
-@pytest.mark.parametrize(
-    ("file", "kind"),
-    [
-        ("/home/me/train.py", USER),
-        (r"C:\Dev\lm\model.py", USER),
-        ("<ipython-input-3-abc>", USER),
-        ("/tmp/ipykernel_114/3105878423.py", USER),
-        ("/env/lib/python3.11/site-packages/transformers/trainer.py", LIBRARY),
-        ("/usr/lib/python3/dist-packages/einops/einops.py", LIBRARY),
-        ("/env/lib/python3.11/site-packages/torch/nn/functional.py", TORCH),
-        (r"C:\env\Lib\site-packages\torch\nn\modules\module.py", TORCH),
-        ("/home/me/pytorch/torch/nn/functional.py", TORCH),
-        ("/usr/lib/python3.11/threading.py", TORCH),
-        ("<frozen runpy>", TORCH),
-        ("<string>", TORCH),
-        ("RegisterCUDA.cpp", NATIVE),
-        ("??", NATIVE),
-        ("", NATIVE),
-    ],
-)
-def test_kinds_of_files(file: str, kind: int) -> None:
-    assert frame_of(file, 1, "f").kind == kind
 
 
 def test_stacks_without_frames_are_none(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from torchreel.analyze.memory.model.phases import (
     PREPARATION,
     RECOMPUTE,
 )
-from torchreel.analyze.memory.model.stacks import ENGINE, NATIVE, Frame, Stacks
+from torchreel.analyze.memory.model.stacks import ENGINE, Stacks
+from torchreel.analyze.source.frames import NATIVE, Frame
 
 _MODULE_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
 _MODULES = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]")

@@ -1,0 +1,1 @@
+"""What lines of the source cost."""

@@ -1,0 +1,31 @@
+"""Whose code a frame is."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, frame_of
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("/home/me/train.py", USER),
+        (r"C:\Dev\lm\model.py", USER),
+        ("<ipython-input-3-abc>", USER),
+        ("/tmp/ipykernel_114/3105878423.py", USER),
+        ("/env/lib/python3.11/site-packages/transformers/trainer.py", LIBRARY),
+        ("/usr/lib/python3/dist-packages/einops/einops.py", LIBRARY),
+        ("/env/lib/python3.11/site-packages/torch/nn/functional.py", TORCH),
+        (r"C:\env\Lib\site-packages\torch\nn\modules\module.py", TORCH),
+        ("/home/me/pytorch/torch/nn/functional.py", TORCH),
+        ("/usr/lib/python3.11/threading.py", TORCH),
+        ("<frozen runpy>", TORCH),
+        ("<string>", TORCH),
+        ("RegisterCUDA.cpp", NATIVE),
+        ("??", NATIVE),
+        ("", NATIVE),
+    ],
+)
+def test_kinds_of_files(file: str, kind: int) -> None:
+    assert frame_of(file, 1, "f").kind == kind
