@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchreel.analyze import Summary
     from torchreel.cli.terminal.table import Column
 
-BY = ("name", "inputs", "module", "stack", "thread", "step", "kind", "overload", "process")
+BY = ("name", "inputs", "module", "line", "stack", "thread", "step", "kind", "overload", "process")
 SORT = ("self", "total", "count", "memory", "flops", "average")
 KINDS = ("op", "backward", "torchscript", "lite", "custom", "static_runtime", "range", "module", "python", "other")
 
@@ -28,6 +28,7 @@ _HEADERS = {
     "overload": "Overload Name",
     "inputs": "Input Shapes",
     "module": "Module",
+    "line": "Your Line",
     "stack": "Source Location",
     "thread": "Thread",
     "step": "Step",
@@ -35,7 +36,7 @@ _HEADERS = {
     "kind": "Kind",
 }
 # Long texts stand to the right of the numbers, unless there is nothing else to stand before them.
-_TRAILING = ("inputs", "module", "stack")
+_TRAILING = ("inputs", "module", "line", "stack")
 _ROWS = 30
 
 
@@ -72,6 +73,8 @@ def command(
         the same by the shapes of their arguments (which means: by name and inputs)
     torchreel report run.reel --by module --limit 0
         every module: its own time, and its total with that of its submodules
+    torchreel report run.reel --by line
+        the innermost lines of your own, with what they led to, backward included
     torchreel report run.reel --by name,stack --frames 3
         which line of the source called what
     torchreel report run.reel --kind backward --sort memory
@@ -184,7 +187,7 @@ def _text(group: str, values: list[Any]) -> Column:
     # The frames of a stack are lines; a line's end in any other name would look like a row of its own.
     shown = str if group == "stack" else one_line
     cells = [f"(no {group})" if value is None else shown(str(value)) for value in values]
-    return Column(_HEADERS[group], cells, keep_end=group in ("module", "stack", "thread", "process"))
+    return Column(_HEADERS[group], cells, keep_end=group in ("module", "line", "stack", "thread", "process"))
 
 
 def _bytes(size: int | None) -> str:
@@ -199,8 +202,8 @@ def _next(groups: tuple[str, ...], head: Summary) -> list[str]:
         ideas.append((f"torchreel report {reel} --by inputs", "by the shapes of the arguments"))
     if head.recorded["modules"] and "module" not in groups:
         ideas.append((f"torchreel report {reel} --by module", "by nn.Module"))
-    if head.recorded["stacks"] and "stack" not in groups:
-        ideas.append((f"torchreel report {reel} --by stack", "by the line of the source"))
+    if head.recorded["stacks"] and not {"line", "stack"} & set(groups):
+        ideas.append((f"torchreel report {reel} --by line", "by the line of your source"))
     ideas.append((f"torchreel export {reel} --to perfetto", "as a timeline, for ui.perfetto.dev"))
     ideas.append((f"torchreel sql {reel}", "the tables, for questions of your own"))
     width = max(len(line) for line, _ in ideas)

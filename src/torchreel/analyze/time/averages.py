@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from torchreel.analyze.connection import opened
+from torchreel.analyze.source.own_lines import own_lines
 from torchreel.analyze.time.groups import MEASURES, PLACES, Grouping, grouped
 from torchreel.analyze.time.nesting import kinds_in
 from torchreel.errors import OptionError
@@ -70,6 +71,12 @@ GROUPS = {
         "LEFT JOIN source ON source.process = g.process AND source.id = g.stack",
         ("stacks", "frames"),
     ),
+    "line": Group(
+        ("process", "stack"),
+        "coalesce(own_line.text, '(no stack)')",
+        "LEFT JOIN own_line ON own_line.process = g.process AND own_line.id = g.stack",
+        ("stacks", "frames"),
+    ),
     "thread": Group(
         ("process", "thread"),
         "CASE WHEN (SELECT count(*) FROM processes) > 1 THEN processes.name || '/' ELSE '' END"
@@ -97,7 +104,9 @@ def averages(
     kinds: Sequence[str] | None = None,
     stack_frames: int = 5,
 ) -> pa.Table:
-    """The calls of a reel grouped `by` name, overload, inputs, module, stack, thread, step, process, kind, or several.
+    """The calls of a reel grouped `by` name, overload, inputs, module, line, stack, thread, step, process, kind.
+
+    Several of them may be given. A line is the innermost of the user's own in the stack.
 
     `sort` is self, total, count, memory, flops or average, the greatest first; `limit` keeps the first rows; `kinds`
     names the kinds of calls to count (else all but module and python, and with modules when grouped by them);
@@ -107,6 +116,8 @@ def averages(
     _check(by, sort, limit, kinds, stack_frames)
     texts = {table for group in by for table in GROUPS[group].tables}
     with opened(reel, ("ops", *sorted(texts))) as connection:
+        if "line" in by:
+            connection.register("own_line", own_lines(reel))
         steps = grouped(connection, _grouping(by, kinds, kinds_in(connection)))
         table: pa.Table = connection.sql(_query(by, steps, sort, limit, stack_frames)).to_arrow_table()
         return table
