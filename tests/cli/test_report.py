@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.analyze.findings.steps import run_of
 from tests.cli.conftest import Outcome
 from tests.synthetic import Process, call, write_reel
 from torchreel.analyze.time.averages import GROUPS, KINDS, SORTS
@@ -16,7 +17,7 @@ Torchreel = Callable[..., Outcome]
 
 PLAIN = """\
 plain.reel: 4.000us, 2 ops on 1 thread of 1 process.
-Time at the top level: op 4.000us.
+Of the recorded time: other ops 100%.
 
 Name       Self CPU %  Self CPU  CPU total %  CPU total  CPU time avg  # of Calls
 ---------- ----------- --------- ------------ ---------- ------------- ----------
@@ -29,7 +30,6 @@ Next: torchreel export plain.reel --to perfetto  as a timeline, for ui.perfetto.
 
 FULL = """\
 run.reel: 56.000us, 8 ops on 2 threads of 1 process, 1 step.
-Time at the top level: backward 56.000us, range 55.000us.
 Peak memory: 96 B on cpu.
 
 Name            Self CPU %  Self CPU  CPU total %  CPU total  CPU time avg  CPU Mem  Self CPU Mem  # of Calls  KFLOPs
@@ -43,7 +43,7 @@ AddmmBackward0       5.41%   6.000us       50.45%   56.000us      56.000us      
 
 Next: torchreel report run.reel --by inputs    by the shapes of the arguments
       torchreel report run.reel --by module    by nn.Module
-      torchreel report run.reel --by stack     by the line of the source
+      torchreel report run.reel --by line      by the line of your source
       torchreel export run.reel --to perfetto  as a timeline, for ui.perfetto.dev
       torchreel sql run.reel                   the tables, for questions of your own
 """
@@ -147,6 +147,17 @@ def test_json_is_for_programs(torchreel: Torchreel, plain_reel: Path) -> None:
             "top_level_ns": {"op": 4000},
             "recorded": recorded,
         },
+        "step": {
+            "process": 0,
+            "steps": 0,
+            "wall_ns": 4000,
+            "median_ns": 4000,
+            "fastest_ns": 4000,
+            "slowest_ns": 4000,
+            "spread_ns": 0,
+            "phase_ns": {"data": 0, "forward": 0, "backward": 0, "optimizer": 0, "other": 4000, "no_op": 0},
+        },
+        "findings": [],
         "rows": [
             {**add, "total_percent": 75.0, "average_ns": 3000, **empty},
             {**mul, "total_percent": 25.0, "average_ns": 1000, **empty},
@@ -170,9 +181,27 @@ def test_kinds(torchreel: Torchreel, reel: Path) -> None:
 def test_a_broken_recording_is_said_in_sentences(torchreel: Torchreel, directory: Path) -> None:
     dead = Process({"main": [call("aten::add", 5)]}, name="host-2", pid=2, complete=False, lost_events=1200)
     write_reel(directory / "run.reel", Process({"main": []}), dead)
-    assert torchreel("report", "run.reel").out.splitlines()[2:4] == [
+    assert torchreel("report", "run.reel").out.splitlines()[1:3] == [
         "Process host-2 did not close the recording: the last moments before the end may be missing.",
         "1,200 events could not be kept because the disk did not follow: counts and times are too low.",
+    ]
+
+
+def test_it_begins_with_a_step_and_what_would_save_most(torchreel: Torchreel, directory: Path) -> None:
+    """The same step five times: 20 ms for data, 60 in a module, 20 in its backward."""
+    step = [
+        call("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 20_000_000, kind="range"),
+        call("nn.Module: Net", 0, call("aten::mm", 60_000_000), kind="module"),
+        call("MmBackward0", 20_000_000, kind="backward"),
+    ]
+    run_of(directory / "run.reel", lambda number: step)
+    assert torchreel("report", "run.reel", "--limit", "1").out.split("\n\n")[:2] == [
+        "run.reel: 500.000ms, 20 ops on 1 thread of 1 process, 5 steps.\n"
+        "A step takes 100.000ms (mean of 3): data 20%, forward 60%, backward 20%.",
+        "What would save most of a step, at most:\n"
+        "  20.0%  Waiting for data: A step waits 20 ms for its DataLoader, 20 % of its time: batches are made by the "
+        "training\n"
+        "         process itself. Give the DataLoader num_workers, so that batches are made beside the training.",
     ]
 
 

@@ -6,10 +6,25 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+from torchreel.analyze.diff import diff
+from torchreel.analyze.findings import Finding, findings
+from torchreel.analyze.source.lines import lines
 from torchreel.analyze.summary import Summary, summary
 from torchreel.analyze.time.averages import averages
+from torchreel.analyze.time.phases import TypicalStep, phases, typical_step
 
-__all__ = ["Summary", "averages", "summary"]
+__all__ = [
+    "Finding",
+    "Summary",
+    "TypicalStep",
+    "averages",
+    "diff",
+    "findings",
+    "lines",
+    "phases",
+    "summary",
+    "typical_step",
+]
 
 # What docs called them until 0.6: they can still be imported, and are read from where they are now.
 _MOVED = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ from torchreel.cli.terminal.units import bytes_text, count_text, flops_unit, tim
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from torchreel.analyze import Summary
+    from torchreel.analyze import Finding, Summary, TypicalStep
     from torchreel.cli.terminal.table import Column
 
 BY = ("name", "inputs", "module", "line", "stack", "thread", "step", "kind", "overload", "process")
@@ -38,6 +39,14 @@ _HEADERS = {
 # Long texts stand to the right of the numbers, unless there is nothing else to stand before them.
 _TRAILING = ("inputs", "module", "line", "stack")
 _ROWS = 30
+_PHASES = {
+    "data": "data",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "other": "other ops",
+    "no_op": "no op running",
+}
 
 
 @click.command("report")
@@ -82,23 +91,32 @@ def command(
     torchreel report run.reel --format json | jq '.rows[0]'
         for programs: integers in nanoseconds and bytes; these keys stay
     """
-    from torchreel.analyze import averages, summary
+    from torchreel.analyze import averages, findings, summary, typical_step
 
     opened = open_reel(reel, skip_damaged)
     groups = _groups(by)
     if limit is None and form in ("table", "markdown"):
         limit = _ROWS
     head = interruptible(lambda: summary(opened))
+    steps = interruptible(lambda: typical_step(opened))
+    advice = interruptible(lambda: findings(opened))
     table = interruptible(lambda: averages(opened, groups, sort=sort, kinds=kind or None, stack_frames=frames))
     rows = table.slice(0, limit) if limit else table
     if form == "json":
-        write_json({"summary": head.as_dict(), "rows": rows.to_pylist()})
+        write_json(
+            {
+                "summary": head.as_dict(),
+                "step": None if steps is None else steps.as_dict(),
+                "findings": [finding.as_dict() for finding in advice],
+                "rows": rows.to_pylist(),
+            }
+        )
     elif form == "csv":
         write_csv(rows.column_names, (tuple(row.values()) for row in rows.to_pylist()))
     elif form == "markdown":
         write_markdown(_columns(rows, groups, head))
     else:
-        _print_table(rows, table.num_rows, groups, head)
+        _print_table(rows, table.num_rows, groups, head, steps, advice)
 
 
 def _groups(by: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,12 +126,21 @@ def _groups(by: tuple[str, ...]) -> tuple[str, ...]:
     return by
 
 
-def _print_table(rows: pa.Table, all_rows: int, groups: tuple[str, ...], head: Summary) -> None:
+def _print_table(
+    rows: pa.Table,
+    all_rows: int,
+    groups: tuple[str, ...],
+    head: Summary,
+    step: TypicalStep | None,
+    advice: list[Finding],
+) -> None:
     from torchreel.cli.terminal.table import console, draw, one_line
 
     out = console()
-    for sentence in sentences(head):
+    for sentence in (*sentences(head), *_phases(step)):
         out.print(one_line(sentence))
+    for line in _advice(advice, step, out.width):
+        out.print(line)
     out.print()
     if not rows.num_rows:
         out.print("There are no calls to show." if head.ops else "No ops were recorded.")
@@ -131,9 +158,6 @@ def sentences(head: Summary) -> list[str]:
     where = f"{count_text(head.threads, 'thread')} of {count_text(head.processes, 'process')}"
     steps = f", {count_text(head.steps, 'step')}" if head.steps else ""
     lines = [f"{head.reel}: {time_text(head.wall_ns)}, {count_text(head.ops, 'op')} on {where}{steps}."]
-    if head.top_level_ns:
-        parts = [f"{kind} {time_text(ns)}" for kind, ns in head.top_level_ns.items()]
-        lines.append(f"Time at the top level: {', '.join(parts)}.")
     if head.peak_memory:
         peak = head.peak_memory[0]
         owner = f" in process {peak.process}" if head.processes > 1 else ""
@@ -148,6 +172,29 @@ def sentences(head: Summary) -> list[str]:
             f"{count_text(head.lost_events, 'event')} could not be kept because the disk did not follow: "
             "counts and times are too low."
         )
+    return lines
+
+
+def _phases(step: TypicalStep | None) -> list[str]:
+    """Where a step goes, in words."""
+    if step is None or not step.wall_ns:
+        return []
+    of = f"A step takes {time_text(step.wall_ns)} (mean of {step.steps})" if step.steps else "Of the recorded time"
+    parts = [f"{_PHASES[phase]} {100 * ns / step.wall_ns:.0f}%" for phase, ns in step.phase_ns.items() if ns]
+    return [f"{of}: {', '.join(parts)}."]
+
+
+def _advice(advice: list[Finding], step: TypicalStep | None, width: int) -> list[str]:
+    """The findings, the one that saves most first."""
+    from torchreel.cli.terminal.table import one_line
+
+    if not advice:
+        return []
+    what = "a step" if step is not None and step.steps else "the run"
+    lines = ["", f"What would save most of {what}, at most:"]
+    for finding in advice:
+        text = one_line(f"{finding.title}: {finding.sentence} {finding.cure}")
+        lines += textwrap.wrap(text, width, initial_indent=f"  {finding.percent:4.1f}%  ", subsequent_indent=" " * 9)
     return lines
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from torchreel.analyze.connection import opened
 from torchreel.analyze.summary import summary
 from torchreel.analyze.time.averages import averages
-from torchreel.analyze.time.phases import phases
+from torchreel.analyze.time.phases import phases, steps_of
 from torchreel.errors import OptionError
 from torchreel.reel import Reel
 
@@ -82,7 +82,7 @@ class _Side:
     """One of the two reels: which steps are compared, and its calls by group and step."""
 
     reel: Reel
-    steps: tuple[int, ...]  # numbers; empty: the whole run
+    steps: tuple[dict[str, Any], ...]  # rows of phases(); empty: the whole run
 
     @property
     def units(self) -> int:
@@ -97,10 +97,9 @@ def diff(a: Reel, b: Reel, by: str = "name") -> Diff:
     """
     if by not in BY:
         raise OptionError(f"Reels cannot be compared by {by!r}: give one of {', '.join(BY)}.")
-    table_a, table_b = phases(a), phases(b)
-    steps_a, steps_b = _compared_steps(table_a), _compared_steps(table_b)
-    per_step = bool(steps_a) and bool(steps_b)
-    first, second = (_Side(reel, steps if per_step else ()) for reel, steps in ((a, steps_a), (b, steps_b)))
+    steps = [[row for row in steps_of(phases(reel)) if row["step"] is not None] for reel in (a, b)]
+    per_step = all(steps)
+    first, second = (_Side(reel, tuple(rows) if per_step else ()) for reel, rows in zip((a, b), steps, strict=True))
     keys = ("name", "inputs") if by == "inputs" else (by,)
     groups_a, groups_b = (_groups(side, keys) for side in (first, second))
     empty = np.zeros((_MEASURES, 1))
@@ -120,7 +119,7 @@ def diff(a: Reel, b: Reel, by: str = "name") -> Diff:
         per="step" if per_step else "run",
         a_steps=len(first.steps),
         b_steps=len(second.steps),
-        wall_ns=_change(_walls(table_a, first, summary_a.wall_ns), _walls(table_b, second, summary_b.wall_ns)),
+        wall_ns=_change(_walls(first, summary_a.wall_ns), _walls(second, summary_b.wall_ns)),
         self_ns=_change(*(_summed(groups, _SELF, side) for groups, side in ((groups_a, first), (groups_b, second)))),
         ops=_change(_op_counts(first), _op_counts(second)),
         peak_bytes=Change(float(peaks[0]), float(peaks[1])) if None not in peaks else None,  # type: ignore[arg-type]
@@ -132,18 +131,11 @@ _MEASURES = 3
 _CALLS, _SELF, _BYTES = range(_MEASURES)
 
 
-def _compared_steps(table: pa.Table) -> tuple[int, ...]:
-    """The whole steps of the first process that has any."""
-    rows = [row for row in table.to_pylist() if row["step"] is not None]
-    first = [row for row in rows if row["process"] == rows[0]["process"]]
-    return tuple(row["step"] for row in first if row["whole"])
-
-
 def _groups(side: _Side, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Any]:
     """For each group an array of calls, own time and bytes, by step."""
     by = (*keys, "step") if side.steps else keys
     table = averages(side.reel, by)
-    position = {step: index for index, step in enumerate(side.steps)}
+    position = {row["step"]: index for index, row in enumerate(side.steps)}
     found: dict[tuple[Any, ...], Any] = {}
     for row in table.select([*by, "calls", "self_ns", "self_alloc_bytes"]).to_pylist():
         index = position.get(row["step"]) if side.steps else 0
@@ -173,14 +165,8 @@ def _change(a: Any, b: Any) -> Change:
     return Change(float(np.mean(a)), float(np.mean(b)), spread)
 
 
-def _walls(table: pa.Table, side: _Side, whole: int) -> Any:
-    if not side.steps:
-        return np.array([whole], np.float64)
-    rows = [row for row in table.to_pylist() if row["step"] is not None]
-    return np.array(
-        [row["end_ns"] - row["start_ns"] for row in rows if row["process"] == rows[0]["process"] and row["whole"]],
-        np.float64,
-    )
+def _walls(side: _Side, whole: int) -> Any:
+    return np.array([row["end_ns"] - row["start_ns"] for row in side.steps] or [whole], np.float64)
 
 
 def _summed(groups: dict[tuple[Any, ...], Any], measure: int, side: _Side) -> Any:
@@ -199,7 +185,7 @@ def _op_counts(side: _Side) -> Any:
     if not side.steps:
         return np.array([sum(count for _, count in found)], np.float64)
     counts = dict(found)
-    return np.array([counts.get(step, 0) for step in side.steps], np.float64)
+    return np.array([counts.get(row["step"], 0) for row in side.steps], np.float64)
 
 
 def _table(keys: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Table:

@@ -15,7 +15,8 @@ none, and are looked into. While the main thread has nothing open, calls of othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from statistics import median, pstdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +85,65 @@ def phases(reel: Reel) -> pa.Table:
         [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)],
         names,
     )
+
+
+@dataclass(frozen=True)
+class TypicalStep:
+    """The average over the whole steps of the process with most of them; its phases add up to its wall time."""
+
+    process: int
+    steps: int  # how many; 0: there are no steps, and this is the recording as a whole
+    wall_ns: int
+    median_ns: int
+    fastest_ns: int
+    slowest_ns: int
+    spread_ns: int  # the standard deviation of the wall time
+    phase_ns: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def steps_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of phases() to look at: the whole steps of the process with most of them, else its recording."""
+    by_process: dict[tuple[bool, int], list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        if row["end_ns"] > row["start_ns"]:
+            by_process.setdefault((row["step"] is not None, row["process"]), []).append(row)
+    if not by_process:
+        return []
+    # A process with steps before one without; of several the one with most, then the first.
+    _, rows = max(by_process.items(), key=lambda item: (item[0][0], len(item[1]), -item[0][1]))
+    return [row for row in rows if row["whole"]] or rows
+
+
+def typical_step(reel: Reel) -> TypicalStep | None:
+    """None if nothing was recorded."""
+    return average_step(steps_of(phases(reel)))
+
+
+def average_step(rows: list[dict[str, Any]]) -> TypicalStep | None:
+    """Of rows that steps_of() gave; None if there are none."""
+    if not rows:
+        return None
+    walls = [row["end_ns"] - row["start_ns"] for row in rows]
+    return TypicalStep(
+        process=rows[0]["process"],
+        steps=len(rows) if rows[0]["step"] is not None else 0,
+        wall_ns=sum(walls) // len(rows),
+        median_ns=round(median(walls)),
+        fastest_ns=min(walls),
+        slowest_ns=max(walls),
+        spread_ns=round(pstdev(walls)),
+        phase_ns=_average(rows),
+    )
+
+
+def _average(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """In whole nanoseconds that add up: what is left over is time in which no op was running."""
+    average = {phase: sum(row[f"{phase}_ns"] for row in rows) // len(rows) for phase in PHASES}
+    wall = sum(row["end_ns"] - row["start_ns"] for row in rows) // len(rows)
+    return {**average, "no_op": average["no_op"] + wall - sum(average.values())}
 
 
 def _processes(connection: duckdb.DuckDBPyConnection) -> list[int]:
