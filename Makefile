@@ -13,13 +13,21 @@ LIMIT := PYTHONHASHSEED=0 timeout --signal=XCPU --kill-after=60
 WORKERS := -n 2 --dist worksteal
 export MAX_JOBS ?= 2
 
-.PHONY: demo quick test test-long bench lint tidy format clean
+.PHONY: demo viewer quick test test-long bench lint tidy format clean
 
 demo: $(STAMPS)/core
 	@rm -rf demo.reel
 	$(VENV)/bin/torchreel record --all -o demo.reel examples/train_transformer.py
 	@$(VENV)/bin/torchreel report demo.reel --limit 15
 	@echo "The reel is demo.reel/. The command is $(VENV)/bin/torchreel: try 'source $(VENV)/bin/activate' first."
+
+# The page of `torchreel view`; only this needs node.
+VIEWER := $(shell find viewer/src -type f 2>/dev/null)
+viewer: $(STAMPS)/viewer
+$(STAMPS)/viewer: $(VIEWER) viewer/package.json
+	@mkdir -p $(STAMPS) src/torchreel/web/page
+	cd viewer && npm install --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
+	@touch $@
 
 test: $(STAMPS)/native $(STAMPS)/dev lint
 	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS)

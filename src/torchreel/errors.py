@@ -28,6 +28,7 @@
     │   └── VerifyError           a replay and the function itself gave different results
     ├── EdgeError                 a deployed model cannot be loaded, run or profiled
     │   └── MissingPackageError   its format needs a package that is not installed
+    ├── ViewerError               the viewer cannot start
     ├── OptionError               a value that the user gave is not one of those allowed
     └── QueryError                an SQL statement that cannot be run
 
@@ -145,6 +146,10 @@ class EdgeError(TorchreelError):
 
 class MissingPackageError(EdgeError):
     """The format of a model needs a package that is not installed."""
+
+
+class ViewerError(TorchreelError):
+    """The viewer cannot start."""
 
 
 class OptionError(TorchreelError, ValueError):

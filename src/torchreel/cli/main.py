@@ -19,6 +19,7 @@ from torchreel.errors import TorchreelError
 COMMANDS = {
     "record": "torchreel.cli.record",
     "report": "torchreel.cli.report",
+    "view": "torchreel.cli.view",
     "diff": "torchreel.cli.diff",
     "sql": "torchreel.cli.sql",
     "memory": "torchreel.cli.memory.command",

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchreel.cli.sources import open_reel, skip_damaged_option
-from torchreel.cli.terminal.formats import FORMATS, plain, write_csv, write_json, write_markdown
+from torchreel.cli.terminal.formats import FORMATS, write_csv, write_json, write_markdown
 from torchreel.cli.terminal.interrupt import interruptible
+from torchreel.reel.plain import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa

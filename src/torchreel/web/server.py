@@ -1,0 +1,148 @@
+"""The server: this machine alone, by a token, and nothing that the page does not need.
+
+- It listens on 127.0.0.1. The token of the printed address becomes a cookie; without it every path is refused.
+- Host, and Origin of what is sent, must be this server's: another page cannot reach it by a name of its own.
+- The page's policy forbids scripts, styles and connections of others.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchreel.errors import TorchreelError, ViewerError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from torchreel.web.answers import Answers
+
+ADDRESS = "127.0.0.1"
+PAGE = Path(__file__).parent / "page"
+# All that is served of the disk; no path of a request ever names a file.
+_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+}
+_SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A socket that is bound, and the address to open."""
+
+    socket: socket.socket
+    token: str
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://{ADDRESS}:{self.port}/?token={self.token}"
+
+
+def listen(port: int = 0) -> Listener:
+    """Bind the port, or any that is free."""
+    if not (PAGE / "page.js").is_file():
+        raise ViewerError("The viewer's page is not built: run 'make viewer' in the checkout first.")
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((ADDRESS, port))
+    except OSError as error:
+        bound.close()
+        raise ViewerError(
+            f"Port {port} cannot be used: {error.strerror}. Give another --port, or none for any that is free."
+        ) from None
+    return Listener(bound, secrets.token_urlsafe(16))
+
+
+def application(answers: Answers, token: str, port: int) -> Starlette:
+    """What answers requests."""
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import JSONResponse
+    from starlette.responses import Response as Plain
+    from starlette.routing import Route
+
+    cookie = f"torchreel-{port}"
+    hosts = (f"{ADDRESS}:{port}", f"localhost:{port}")
+
+    def refusal(request: Request) -> str | None:
+        if request.headers.get("host") not in hosts:
+            return f"This viewer answers to {hosts[0]} only."
+        origin = request.headers.get("origin")
+        if origin is not None and origin not in tuple(f"http://{host}" for host in hosts):
+            return "Requests of other pages are refused."
+        given = request.cookies.get(cookie) or request.query_params.get("token", "")
+        if not secrets.compare_digest(given.encode(), token.encode()):
+            return "Open the address that 'torchreel view' printed: it holds the token."
+        return None
+
+    def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            why = refusal(request)
+            response = JSONResponse({"error": why}, 403) if why else await answer(request)
+            response.headers.update(_SECURITY)
+            return response
+
+        return endpoint
+
+    async def file(request: Request) -> Response:
+        name, kind = _FILES[request.url.path]
+        response = Plain((PAGE / name).read_bytes(), media_type=kind)
+        if request.query_params.get("token"):
+            response.set_cookie(cookie, token, httponly=True, samesite="strict")
+        return response
+
+    async def ask(request: Request) -> Response:
+        body = await request.body() if request.method == "POST" else b""
+        found: Any
+        try:
+            found = await run_in_threadpool(
+                answers.answer, request.method, request.path_params["path"], dict(request.query_params), body
+            )
+        except TorchreelError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except KeyError:
+            return JSONResponse({"error": f"There is nothing at /api/{request.path_params['path']}."}, 404)
+        if isinstance(found, bytes):
+            return Plain(found, media_type="application/octet-stream")
+        return Plain(answers.encoded(found), media_type="application/json")
+
+    async def missing(request: Request) -> Response:
+        return JSONResponse({"error": f"There is nothing at {request.url.path}."}, 404)
+
+    return Starlette(
+        routes=[
+            *(Route(path, guarded(file)) for path in _FILES),
+            Route("/api/{path:path}", guarded(ask), methods=["GET", "POST"]),
+            Route("/{path:path}", guarded(missing), methods=["GET", "POST"]),
+        ]
+    )
+
+
+def serve(answers: Answers, listener: Listener) -> None:
+    """Answer until Ctrl-C."""
+    import uvicorn
+
+    settings = uvicorn.Config(
+        application(answers, listener.token, listener.port), log_level="error", lifespan="off", access_log=False
+    )
+    uvicorn.Server(settings).run(sockets=[listener.socket])

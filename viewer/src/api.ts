@@ -1,0 +1,72 @@
+/** What the server tells; see torchreel/web/answers.py. Times are nanoseconds since the reel's beginning. */
+import { signal } from "@preact/signals";
+
+export type Step = { process: number; step: number; begin: number; end: number };
+export type Process = { process: number; name: string; pid: number; rank: number | null; command: string | null; torch_version: string | null; complete: boolean; lost_events: number };
+export type About = {
+  version: string; reel: string; origin_ns: number; end: number; tile: number; compared: string | null;
+  summary: { ops: number; steps: number; threads: number; processes: number; wall_ns: number; lost_events: number;
+    incomplete_processes: string[]; peak_memory: { process: string; device: string; bytes: number }[]; recorded: Record<string, boolean> };
+  processes: Process[]; threads: { process: number; id: number; os_id: number; name: string }[];
+  lanes: [number, number, number, boolean][]; labels: [string, string][]; steps: Step[]; marks: { time: number; name: string }[];
+};
+export const PHASES = ["data", "forward", "backward", "optimizer", "other", "no_op"] as const;
+export type Phase = (typeof PHASES)[number];
+export const PHASE_NAMES: Record<Phase, string> = { data: "data", forward: "forward", backward: "backward", optimizer: "optimizer", other: "other ops", no_op: "no op running" };
+export type Finding = { rule: string; title: string; sentence: string; cure: string; saves_ns: number; percent: number;
+  evidence: { name: string; text: string; screen: string; query: string }[] };
+export type Row = { name: string; calls: number; self_ns: number; self_percent: number; total_ns: number; total_percent: number;
+  average_ns: number | null; alloc_bytes: number | null; self_alloc_bytes: number | null; flops: number | null; [key: string]: string | number | null };
+export type Line = { file: string; line: number; function: string; calls: number; self_ns: number; forward_ns: number; backward_ns: number; total_ns: number; alloc_bytes: number; flops: number | null; owner?: string };
+export type StepRow = { process: number; step: number; start_ns: number; end_ns: number; whole: boolean } & Record<`${Phase}_ns`, number>;
+export type Overview = {
+  step: { process: number; steps: number; wall_ns: number; median_ns: number; fastest_ns: number; slowest_ns: number; spread_ns: number; phase_ns: Record<Phase, number> } | null;
+  steps: StepRow[]; findings: Finding[]; ops: Row[]; modules: Row[]; lines: Line[];
+  memory: { most: number[]; peak: number; peak_at: number } | null;
+};
+export type Op = { process: number; id: number; name: string; kind: string; begin: number; dur_ns: number; self_ns: number; depth: number; step: number | null; thread: number; thread_name: string | null;
+  module_path: string | null; module_class: string | null; dims: string | null; dtypes: string | null; flops: number | null; alloc_bytes: number | null;
+  parent: number | null; parent_name: string | null; fwd: number | null; fwd_name: string | null; backward: { id: number; name: string; dur_ns: number }[];
+  like: { calls: number; median_ns: number }; frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[] };
+export type Found = { calls: number; self_ns: number; rows: { process: number; id: number; name: string; begin: number; dur_ns: number }[] };
+
+/** Questions that wait for their answers, and bytes that came: for window.torchreel. */
+export const waiting = signal(0);
+export const received = { bytes: 0 };
+/** What the server last failed with, if it has gone away. */
+export const lost = signal<string | null>(null);
+
+async function fetched(path: string, init?: RequestInit): Promise<Response> {
+  waiting.value++;
+  try {
+    const response = await fetch(`/api/${path}`, init);
+    lost.value = null;
+    if (!response.ok) throw new Error(((await response.json()) as { error: string }).error);
+    return response;
+  } catch (error) {
+    if (error instanceof TypeError) {
+      lost.value = "The viewer's server does not answer: it was ended, or the connection is lost.";
+      throw new Error(lost.value);
+    }
+    throw error;
+  } finally {
+    waiting.value--;
+  }
+}
+
+export async function ask<T>(path: string, query: Record<string, string | number> = {}): Promise<T> {
+  const words = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)]));
+  const text = await (await fetched(words.size ? `${path}?${words}` : path)).text();
+  received.bytes += text.length;
+  return JSON.parse(text) as T;
+}
+
+export async function askBytes(path: string): Promise<ArrayBuffer> {
+  const data = await (await fetched(path)).arrayBuffer();
+  received.bytes += data.byteLength;
+  return data;
+}
+
+export async function post<T>(path: string, body: unknown): Promise<T> {
+  return (await (await fetched(path, { method: "POST", body: JSON.stringify(body) })).json()) as T;
+}

@@ -1,0 +1,73 @@
+/** Keys: one table, which `?` shows. No key is taken while typing. */
+import { signal } from "@preact/signals";
+import { change, go, screen, SCREENS } from "./state.ts";
+import { pointer, shown } from "./screens/timeline.tsx";
+
+export const help = signal(false);
+export const KEYS: [string, string][] = [
+  ["W S, Ctrl+wheel", "zoom at the pointer"],
+  ["A D, Shift+wheel, Shift+drag", "pan"],
+  ["wheel", "scroll the tracks"],
+  ["0", "the whole run"],
+  ["1 … 9", "screens"],
+  ["/, Ctrl+F", "search; Enter and Shift+Enter go through the matches"],
+  ["click", "select a call; Esc clears"],
+  ["drag", "select an area: its calls, time, bytes and FLOPs"],
+  ["F, double click", "centre the selection; F again fits it"],
+  ["R", "make the view the range of all screens"],
+  ["?", "these keys"],
+];
+
+const held = new Set<string>();
+let before = 0;
+let fitted = false;
+
+function glide(now: number): void {
+  const seconds = Math.min((now - before) / 1000, 0.05);
+  before = now;
+  const timeline = shown.timeline;
+  if (timeline) for (const key of held) {
+    if (key === "w") timeline.zoom(Math.exp(-3 * seconds), pointer.x);
+    if (key === "s") timeline.zoom(Math.exp(3 * seconds), pointer.x);
+    if (key === "a") timeline.pan(-900 * seconds);
+    if (key === "d") timeline.pan(900 * seconds);
+  }
+  if (held.size) requestAnimationFrame(glide);
+}
+
+export function listenToKeys(): void {
+  addEventListener("keydown", (event) => {
+    const target = event.target as HTMLElement;
+    const search = document.querySelector<HTMLInputElement>('[data-testid="search"]');
+    if ((event.key === "f" && (event.ctrlKey || event.metaKey)) || (event.key === "/" && !typing(target))) {
+      event.preventDefault();
+      search?.focus();
+      search?.select();
+      return;
+    }
+    if (event.key === "Escape") {
+      help.value = false;
+      if (typing(target)) target.blur();
+      shown.timeline?.canvas.dispatchEvent(new Event("torchreel-clear"));
+      return;
+    }
+    if (typing(target) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "?") { help.value = !help.value; return; }
+    if (/^[1-9]$/.test(event.key)) { go(SCREENS[Number(event.key) - 1]); return; }
+    const timeline = shown.timeline;
+    if (!timeline || screen.value !== "timeline") return;
+    const key = event.key.toLowerCase();
+    if (key === "0") timeline.show(0, Number.MAX_SAFE_INTEGER);
+    if (key === "f" && timeline.selected) { timeline.centre(timeline.selected, fitted); fitted = !fitted; }
+    if (key === "r") change({ begin: String(Math.round(timeline.view.begin)), end: String(Math.round(timeline.view.end)) }, false);
+    if ("wasd".includes(key) && !event.repeat) {
+      if (!held.size) { before = performance.now(); requestAnimationFrame(glide); }
+      held.add(key);
+      event.preventDefault();
+    }
+  });
+  addEventListener("keyup", (event) => held.delete(event.key.toLowerCase()));
+  addEventListener("blur", () => held.clear());
+}
+
+const typing = (element: HTMLElement): boolean => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) || element.isContentEditable;

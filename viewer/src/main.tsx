@@ -1,0 +1,121 @@
+/** The page: its bar, its rail and the screen that the URL names. */
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { type About, ask, type Found, lost, received, waiting } from "./api.ts";
+import { help, KEYS, listenToKeys } from "./keys.ts";
+import { DiffScreen } from "./screens/diff.tsx";
+import { OpsScreen } from "./screens/ops.tsx";
+import { OverviewScreen } from "./screens/overview.tsx";
+import { SourceScreen } from "./screens/source.tsx";
+import { SqlScreen } from "./screens/sql.tsx";
+import { shown, TimelineScreen } from "./screens/timeline.tsx";
+import { change, go, href, query, range, type Screen, screen, theme } from "./state.ts";
+import { measured } from "./timeline/canvas.ts";
+import * as units from "./units.ts";
+
+const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
+  ["overview", "Overview", (about) => <OverviewScreen about={about} />],
+  ["timeline", "Timeline", (about) => <TimelineScreen about={about} />],
+  ["ops", "Ops", (about) => <OpsScreen about={about} />],
+  ["modules", "Modules", (about) => <OpsScreen about={about} by="module" />],
+  ["source", "Source", (about) => <SourceScreen about={about} />],
+  ["diff", "Diff", (about) => <DiffScreen about={about} />],
+  ["sql", "SQL", (about) => <SqlScreen about={about} />],
+];
+const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", ops: "4", modules: "5", source: "8" };
+
+function Page({ about }: { about: About }) {
+  const current = SHOWN.find(([name]) => name === screen.value) ?? SHOWN[0];
+  return (
+    <div class="frame">
+      <div class="brand">torchreel</div>
+      <Bar about={about} />
+      <nav class="rail" aria-label="screens">
+        {SHOWN.map(([name, title]) => (
+          <a key={name} href={href(name, name === "ops" || name === "modules" ? {} : { q: query.value.q ?? "" })} data-testid={`nav-${name}`} aria-current={current[0] === name ? "page" : undefined}>{title}{DIGITS[name] && <span class="key">{DIGITS[name]}</span>}</a>
+        ))}
+        <div class="recorded"><div>recorded</div>{Object.entries(about.summary.recorded).map(([part, yes]) => <div key={part} class={yes ? "yes" : "no"}>{part}</div>)}</div>
+      </nav>
+      <main class={`screen ${current[0] === "timeline" ? "whole" : ""}`} data-testid={`screen-${current[0]}`}>
+        {lost.value && <p class="error">{lost.value}</p>}
+        {current[2](about)}
+      </main>
+      {help.value && <Help />}
+    </div>
+  );
+}
+
+function Bar({ about }: { about: About }) {
+  const [found, set] = useState<Found | null>(null);
+  const [at, move] = useState(0);
+  const text = query.value.q ?? "";
+  useEffect(() => {
+    let current = true;
+    set(null);
+    move(0);
+    if (text) ask<Found>("search", { q: text }).then((answer) => current && set(answer), () => {});
+    return () => { current = false; };
+  }, [text]);
+  const enter = (back: boolean) => {
+    if (!found?.rows.length) return;
+    const next = (at + (back ? found.rows.length - 1 : 1)) % found.rows.length;
+    move(next);
+    const row = found.rows[next];
+    if (screen.value !== "timeline") go("timeline", { op: `${row.process}:${row.id}` });
+    else void shown.select(row.process, row.id);
+  };
+  const first = about.processes[0];
+  return (
+    <header class="bar">
+      <span class="what"><b>{units.tail(about.reel, 1)}</b>{[units.tail(first?.command?.split(" ")[0] ?? "", 1), first?.torch_version && `torch ${first.torch_version}`, `${units.count(about.summary.processes)} process${about.summary.processes === 1 ? "" : "es"}`, units.time(about.end)].filter(Boolean).join(" · ")}</span>
+      {range.value && <span class="range-chip" data-testid="range">{units.time(range.value.begin)} to {units.time(range.value.end)}<button data-testid="range-clear" aria-label="clear the range" onClick={() => change({ begin: "", end: "" }, false)}>×</button></span>}
+      {found && <span class="count" data-testid="search-count">{units.count(found.calls)} calls, {units.time(found.self_ns)}</span>}
+      <input class="search" data-testid="search" placeholder="Search ops, modules, lines  /" value={text} onInput={(event) => change({ q: event.currentTarget.value })} onKeyDown={(event) => event.key === "Enter" && enter(event.shiftKey)} />
+      <button class="plain" data-testid="theme" aria-label="light or dark" onClick={() => change({ theme: theme.value === "dark" ? "light" : "dark" })}>◐</button>
+      <button class="plain" aria-label="keys" onClick={() => (help.value = true)}>?</button>
+    </header>
+  );
+}
+
+function Help() {
+  return (
+    <div class="help" data-testid="help" onClick={() => (help.value = false)}>
+      <div class="panel"><h2>Keys</h2><dl>{KEYS.map(([keys, what]) => <><dt><b>{keys}</b></dt><dd>{what}</dd></>)}</dl></div>
+    </div>
+  );
+}
+
+async function start(): Promise<void> {
+  const page = document.getElementById("page")!;
+  // The token has become a cookie: it does not stay in the address bar.
+  if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", `/${location.hash}`);
+  effect(() => { document.documentElement.dataset.theme = theme.value; });
+  try {
+    const about = await ask<About>("about");
+    listenToKeys();
+    page.replaceChildren();
+    render(<Page about={about} />, page);
+    Object.assign(window, {
+      torchreel: {
+        ready: true,
+        get idle() { return waiting.value === 0 && (shown.timeline?.idle ?? true); },
+        get frames() { return measured.frames; },
+        get painted() { return measured.painted; },
+        get bytes() { return received.bytes; },
+        get view() { const view = shown.timeline?.view; return view ? { begin: view.begin, end: view.end } : range.value; },
+        at: (x: number, y: number) => { const call = shown.timeline?.at(x, y); return call ? { process: call.process, id: call.id, name: call.name } : null; },
+        place: async (process: number, id: number) => {
+          const timeline = shown.timeline;
+          if (!timeline) return null;
+          const op = await ask<{ process: number; thread: number; depth: number; begin: number; dur_ns: number; name: string }>(`op/${process}/${id}`);
+          return timeline.placeOf({ process, id, name: op.name, begin: op.begin, end: op.begin + op.dur_ns, lane: timeline.lane(process, op.thread, op.depth) });
+        },
+      },
+    });
+  } catch (error) {
+    page.textContent = (error as Error).message;
+  }
+}
+
+void start();

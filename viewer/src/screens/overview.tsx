@@ -1,0 +1,175 @@
+/** Where did the time go, and what next? */
+import { useEffect, useRef } from "preact/hooks";
+import { type About, ask, type Line, type Overview, PHASE_NAMES, PHASES, type Row } from "../api.ts";
+import { colors, family, label } from "../families.ts";
+import { go, href, theme } from "../state.ts";
+import * as units from "../units.ts";
+import { Colored, Empty, Sized, useAnswer } from "../widgets.tsx";
+
+export function OverviewScreen({ about }: { about: About }) {
+  const { answer, problem } = useAnswer("overview", () => ask<Overview>("overview"));
+  if (problem) return <p class="error">{problem}</p>;
+  if (!answer) return <p class="soft">Adding up …</p>;
+  if (!about.summary.ops) return <Empty>No ops were recorded in this reel.</Empty>;
+  return (
+    <>
+      <Numbers about={about} overview={answer} />
+      <div class="two">
+        <StepPanel overview={answer} />
+        <FindingsPanel overview={answer} />
+      </div>
+      <div class="three">
+        <OpsPanel rows={answer.ops} />
+        <ModulesPanel rows={answer.modules} />
+        <LinesPanel rows={answer.lines} />
+      </div>
+      <MemoryPanel about={about} overview={answer} />
+    </>
+  );
+}
+
+function Numbers({ about, overview }: { about: About; overview: Overview }) {
+  const { step } = overview;
+  const peak = about.summary.peak_memory[0];
+  return (
+    <div class="tiles">
+      <div class="panel"><div>{step?.steps ? `a step, mean of ${step.steps}` : "the run"}</div><div class="number">{units.time(step?.wall_ns ?? about.end)}</div></div>
+      <div class="panel"><div>slowest / fastest step</div><div class="number">{step?.steps ? <>{units.time(step.slowest_ns)} <small>/ {units.time(step.fastest_ns)}</small></> : "–"}</div></div>
+      <div class="panel"><div>{about.summary.steps ? "ops, and per step" : "ops"}</div><div class="number">{units.count(about.summary.ops)} {about.summary.steps ? <small>/ {units.count(about.summary.ops / about.summary.steps)}</small> : null}</div></div>
+      <div class="panel"><div>peak memory{peak ? `, ${peak.device}` : ""}</div><div class="number">{peak ? units.bytes(peak.bytes) : <small>record with --memory</small>}</div></div>
+    </div>
+  );
+}
+
+function StepPanel({ overview }: { overview: Overview }) {
+  const { step, steps } = overview;
+  if (!step) return <section class="panel"><h2>Where a step goes</h2><Empty /></section>;
+  const shown = steps.filter((row) => row.whole);
+  const tallest = Math.max(...shown.map((row) => row.end_ns - row.start_ns), 1);
+  return (
+    <section class="panel">
+      <h2>Where {step.steps ? "a step" : "the time"} goes<small>{step.steps ? `main thread, ${shown.length} steps; click a column for its timeline` : "no steps: call recorder.step(), or record an optimizer"}</small></h2>
+      <div class="phases">
+        {PHASES.map((phase) => <PhaseBar key={phase} phase={phase} ns={step.phase_ns[phase]} whole={step.wall_ns} />)}
+      </div>
+      <div class="legend">
+        {PHASES.map((phase) => (
+          <div key={phase}><span class={`swatch c-${phase}`} />{PHASE_NAMES[phase]}<b>{units.percent(step.phase_ns[phase], step.wall_ns)}</b><span class="soft">{units.time(step.phase_ns[phase])}</span></div>
+        ))}
+      </div>
+      <div class="columns">
+        {shown.slice(0, 200).map((row) => (
+          <button key={row.step} data-testid="step-column" data-step={row.step} title={`step ${row.step}: ${units.time(row.end_ns - row.start_ns)}`}
+            onClick={() => go("timeline", { begin: String(row.start_ns), end: String(row.end_ns) })}>
+            {[...PHASES].reverse().map((phase) => <Sized key={phase} class={`part c-${phase}`} height={`${(100 * row[`${phase}_ns`]) / tallest}%`} />)}
+          </button>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function PhaseBar({ phase, ns, whole }: { phase: string; ns: number; whole: number }) {
+  const part = useRef<HTMLButtonElement>(null);
+  useEffect(() => { part.current!.style.width = `${(100 * ns) / whole}%`; }, [ns, whole]);
+  return <button ref={part} class={`c-${phase}`} data-testid="phase" data-phase={phase} data-ns={ns} aria-label={`${phase}: ${units.time(ns)}`} onClick={() => go("timeline")} />;
+}
+
+function FindingsPanel({ overview }: { overview: Overview }) {
+  return (
+    <section class="panel">
+      <h2>What to do next<small>by what it would save at most</small></h2>
+      {overview.findings.length === 0 && <p class="soft">No rule found more than 2 % of a step to save, beside the spread between steps.</p>}
+      {overview.findings.map((finding) => (
+        <div class="finding" key={finding.rule} data-testid="finding" data-rule={finding.rule} data-saves-ns={finding.saves_ns}>
+          <span class="saves">{units.percent(finding.percent, 100)}</span>
+          <div>
+            <b>{finding.title}</b>
+            <p>{finding.sentence} {finding.cure}</p>
+            {finding.evidence.slice(0, 2).map((each) => (
+              <div key={each.name}><a href={href(each.screen === "timeline" ? "timeline" : "ops", { q: each.query })} title={each.text}>{label(each.name, "op")} →</a></div>
+            ))}
+          </div>
+        </div>
+      ))}
+    </section>
+  );
+}
+
+function OpsPanel({ rows }: { rows: Row[] }) {
+  const most = rows[0]?.self_ns || 1;
+  return (
+    <section class="panel">
+      <h2><a href={href("ops")}>Ops</a><small>self time</small></h2>
+      <table class="bars"><tbody>
+        {rows.map((row) => (
+          <tr key={row.name}>
+            <td><a class="name" href={href("ops", { q: row.name })} title={row.name}>{row.name}</a><Colored class="bar-line" color={family(row.name, "op")} width={`${(100 * row.self_ns) / most}%`} /></td>
+            <td class="n">{units.percent(row.self_percent, 100)}</td><td class="n">{units.time(row.self_ns)}</td><td class="n soft">{units.count(row.calls)} ×</td>
+          </tr>
+        ))}
+      </tbody></table>
+    </section>
+  );
+}
+
+function ModulesPanel({ rows }: { rows: Row[] }) {
+  const shown = rows.filter((row) => row.module !== "(no module)");
+  const most = shown[0]?.self_ns || 1;
+  return (
+    <section class="panel">
+      <h2><a href={href("modules")}>Modules</a><small>self time, forward and backward</small></h2>
+      {rows.length === 0 && <Empty flag="--modules" />}
+      <table class="bars"><tbody>
+        {shown.map((row) => (
+          <tr key={row.module as string}>
+            <td><span class="name end" title={row.module as string}>{row.module}</span><Colored class="bar-line" color="module" width={`${(100 * row.self_ns) / most}%`} /></td>
+            <td class="n">{units.percent(row.self_percent, 100)}</td><td class="n">{units.time(row.self_ns)}</td><td class="n soft">{row.flops ? `${units.flops((row.flops / row.self_ns) * 1e9)}FLOP/s` : ""}</td>
+          </tr>
+        ))}
+      </tbody></table>
+    </section>
+  );
+}
+
+function LinesPanel({ rows }: { rows: Line[] }) {
+  const most = rows[0]?.self_ns || 1;
+  return (
+    <section class="panel">
+      <h2><a href={href("source")}>Lines of yours</a><small>with what they led to</small></h2>
+      {rows.length === 0 && <Empty flag="--stacks" />}
+      <table class="bars"><tbody>
+        {rows.map((row) => (
+          <tr key={`${row.file}:${row.line}`}>
+            <td><a class="name" href={href("source", { file: row.file, line: String(row.line) })} title={`${row.file}:${row.line}`}>{units.tail(row.file, 1)}:{row.line} {row.function}</a><Colored class="bar-line" color="range" width={`${(100 * row.self_ns) / most}%`} /></td>
+            <td class="n">{units.time(row.self_ns)}</td><td class="n soft">{units.percent(row.backward_ns, row.self_ns)} back</td>
+          </tr>
+        ))}
+      </tbody></table>
+    </section>
+  );
+}
+
+function MemoryPanel({ about, overview }: { about: About; overview: Overview }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { memory } = overview;
+  useEffect(() => {
+    if (!canvas.current || !memory) return;
+    const pen = canvas.current.getContext("2d")!;
+    const { width, height } = canvas.current.getBoundingClientRect();
+    canvas.current.width = width * devicePixelRatio;
+    canvas.current.height = height * devicePixelRatio;
+    pen.scale(devicePixelRatio, devicePixelRatio);
+    pen.fillStyle = colors().memory;
+    const wide = width / memory.most.length;
+    memory.most.forEach((bytes, at) => pen.fillRect(at * wide, height - (bytes / memory.peak) * (height - 4), wide + 0.5, height));
+    pen.fillStyle = colors().communication;
+    pen.fillRect((memory.peak_at / about.end) * width, 0, 2, height);
+  }, [memory, theme.value]);
+  return (
+    <section class="panel memory-strip">
+      <h2>Memory{memory && <small>peak {units.bytes(memory.peak)} at {units.time(memory.peak_at)}</small>}</h2>
+      {memory ? <canvas ref={canvas} data-testid="memory-canvas" /> : <Empty flag="--memory" />}
+    </section>
+  );
+}

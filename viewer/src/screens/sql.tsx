@@ -1,0 +1,57 @@
+/** Anything else. */
+import { useState } from "preact/hooks";
+import { type About, post } from "../api.ts";
+import { go, query, change, range } from "../state.ts";
+
+type Answer = { columns: string[]; rows: (string | number | boolean | null)[][]; cut: boolean };
+const FIRST = "select name, count(*) as calls, sum(self_ns) as self_ns\nfrom ops group by name order by self_ns desc limit 20";
+
+export function SqlScreen({}: { about: About }) {
+  const [text, write] = useState(query.value.sql ?? FIRST);
+  const [answer, set] = useState<Answer | null>(null);
+  const [problem, complain] = useState<string | null>(null);
+  const run = async () => {
+    change({ sql: text });
+    try {
+      set(await post<Answer>("sql", { sql: text, ...range.value }));
+      complain(null);
+    } catch (error) {
+      complain((error as Error).message);
+    }
+  };
+  const link = answer && answer.columns.includes("id") && answer.columns.includes("process");
+  return (
+    <section class="panel">
+      <textarea class="sql" data-testid="sql-input" aria-label="SQL" value={text} onInput={(event) => write(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void run(); }} />
+      <div class="tools">
+        <button class="plain" data-testid="sql-run" onClick={() => void run()}>Run</button>
+        <span class="soft">Ctrl+Enter. DuckDB's SQL over the reel's tables, read-only, 10 s and 10,000 rows at most; $begin and $end are the range.</span>
+        {answer && <button class="plain" onClick={() => download(answer)}>CSV</button>}
+      </div>
+      {problem && <p class="error" data-testid="sql-error">{problem}</p>}
+      {answer && !problem && (
+        <>
+          {answer.cut && <p class="soft">These are the first 10,000 rows: torchreel sql prints all.</p>}
+          <table class="grid">
+            <thead><tr>{answer.columns.map((name) => <th key={name}>{name}</th>)}</tr></thead>
+            <tbody>{answer.rows.slice(0, 1000).map((row, at) => (
+              <tr key={at} data-testid="sql-row" onClick={() => link && go("timeline", { op: `${row[answer.columns.indexOf("process")]}:${row[answer.columns.indexOf("id")]}` })}>
+                {row.map((value, column) => <td key={column} class={typeof value === "number" ? "n" : ""}>{value === null ? "" : String(value)}</td>)}
+              </tr>
+            ))}</tbody>
+          </table>
+        </>
+      )}
+    </section>
+  );
+}
+
+function download(answer: Answer): void {
+  const quoted = (value: unknown) => (/[",\n\r]/.test(String(value ?? "")) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
+  const text = [answer.columns, ...answer.rows].map((row) => row.map(quoted).join(",")).join("\n");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.download = "rows.csv";
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

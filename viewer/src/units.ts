@@ -1,0 +1,39 @@
+/** Numbers as a person reads them. */
+
+export function time(ns: number): string {
+  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]] as const) {
+    if (Math.abs(ns) >= size) return `${digits(ns / size)} ${unit}`;
+  }
+  return `${Math.round(ns)} ns`;
+}
+
+export function bytes(count: number): string {
+  for (const [unit, power] of [["GiB", 30], ["MiB", 20], ["KiB", 10]] as const) {
+    if (Math.abs(count) >= 2 ** power) return `${digits(count / 2 ** power)} ${unit}`;
+  }
+  return `${Math.round(count)} B`;
+}
+
+export function flops(count: number): string {
+  for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["K", 1e3]] as const) {
+    if (count >= size) return `${digits(count / size)} ${unit}`;
+  }
+  return String(count);
+}
+
+export function percent(part: number, whole: number): string {
+  if (!whole) return "0 %";
+  const value = (100 * part) / whole;
+  return `${value >= 9.95 || value === 0 ? value.toFixed(0) : value.toFixed(1)} %`;
+}
+
+export const count = (value: number): string => Math.round(value).toLocaleString("en-US");
+
+/** Three digits: 1.23, 12.3, 123. */
+function digits(value: number): string {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+/** The last parts of a path. */
+export const tail = (path: string, parts = 2): string => path.split(/[/\\]/).slice(-parts).join("/");

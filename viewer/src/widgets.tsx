@@ -1,0 +1,45 @@
+/** Small parts that several screens share. */
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+/** What a question answered, and what went wrong; asked again when the key changes. */
+export function useAnswer<T>(key: string, question: () => Promise<T>): { answer: T | null; problem: string | null } {
+  const [found, set] = useState<{ key: string; answer: T | null; problem: string | null }>({ key: "", answer: null, problem: null });
+  useEffect(() => {
+    let current = true;
+    question().then(
+      (answer) => current && set({ key, answer, problem: null }),
+      (error: Error) => current && set({ key, answer: null, problem: error.message }),
+    );
+    return () => { current = false; };
+  }, [key]);
+  return found.key === key || found.answer ? found : { answer: null, problem: null };
+}
+
+export function Empty({ flag, children }: { flag?: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty" data-testid="empty">
+      {children ?? "Nothing of this was recorded."} {flag && <>Record with <code>torchreel record {flag} train.py</code>.</>}
+    </div>
+  );
+}
+
+/** Sizes that come from data are set by script: the page's policy forbids style attributes in markup. */
+export function Sized({ width, height, class: name, ...rest }: { width?: string; height?: string } & JSX.HTMLAttributes<HTMLSpanElement>) {
+  const part = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    if (width !== undefined) part.current!.style.width = width;
+    if (height !== undefined) part.current!.style.height = height;
+  }, [width, height]);
+  return <span ref={part} class={name} {...rest} />;
+}
+
+/** A colour by its family, as a class of its own would be. */
+export function Colored({ color, width, class: name }: { color: string; width?: string; class: string }) {
+  const part = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    part.current!.style.background = `var(--${color})`;
+    if (width !== undefined) part.current!.style.width = width;
+  }, [color, width]);
+  return <span ref={part} class={name} />;
+}
