@@ -65,6 +65,7 @@ def listen(port: int = 0) -> Listener:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((ADDRESS, port))
+        bound.listen()  # who comes before the server is ready waits
     except OSError as error:
         bound.close()
         raise ViewerError(

@@ -1,0 +1,108 @@
+"""Lanes against brute force: which calls a view shows, how many, how busy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import torchreel
+from tests.synthetic import START, Process, call, write_reel
+from torchreel.web.lanes import Labels, Lane, read_lanes
+
+
+def lanes_of(reel: torchreel.Reel) -> tuple[list[Lane], Labels]:
+    labels = Labels()
+    return [lane for part in reel.parts for lane in read_lanes(part, START, labels)], labels
+
+
+def random_lane(tmp_path: Path, random: np.random.Generator, calls: int) -> Lane:
+    """One lane of calls with gaps between them: ranges around them make the gaps."""
+    items = []
+    for number in range(calls):
+        items.append(call(f"call {number % 7}", int(random.integers(0, 2_000))))
+        items.append(call("gap", int(random.integers(0, 500)), kind="range"))
+    reel = torchreel.load(write_reel(tmp_path / "run.reel", Process({"main": items})))
+    lanes, _ = lanes_of(reel)
+    return lanes[0]
+
+
+def brute_force(lane: Lane, begin: int, step: int, width: int) -> dict[int, tuple[int, int, int]]:
+    """For each pixel in which a call begins: how many begin, the longest duration, how many busy nanoseconds."""
+    found: dict[int, tuple[int, int, int]] = {}
+    starts = lane.starts
+    ends = starts + np.diff(lane.sums)
+    for pixel in range(width):
+        low, high = begin + pixel * step, begin + (pixel + 1) * step
+        inside = (starts >= low) & (starts < high)
+        if inside.any():
+            busy = int(np.maximum(np.minimum(ends, high) - np.maximum(starts, low), 0).sum())
+            found[pixel] = (int(inside.sum()), int((ends - starts)[inside].max()), busy)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_view_is_exact_for_any_grid(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    lane = random_lane(tmp_path, random, 400)
+    end = int(lane.starts[-1] + lane.durations(len(lane) - 1))
+    for _ in range(40):
+        step = int(2 ** random.integers(0, 16))
+        width = int(random.integers(1, 200))
+        begin = int(random.integers(0, end))
+        marks = lane.marks(begin, step, width)
+        expected = brute_force(lane, begin, step, width)
+        if marks is None:
+            assert not expected
+            continue
+        starts = lane.starts[marks.at]
+        here = starts >= begin
+        if int(marks.counts[here].sum()) == here.sum() and len(marks.at) <= width:  # call by call
+            assert here.sum() == sum(count for count, _, _ in expected.values())
+            continue
+        pixels = (starts[here] - begin) // step
+        assert list(pixels) == list(expected)
+        for pixel, at, count, cover in zip(pixels, marks.at[here], marks.counts[here], marks.cover[here], strict=True):
+            calls, longest, busy = expected[int(pixel)]
+            assert (int(count), int(lane.durations(at))) == (calls, longest)
+            assert int(cover) == min(max(busy * 255 // step, 1), 255)
+
+
+def test_a_call_that_is_open_when_the_view_begins_is_shown(tmp_path: Path) -> None:
+    reel = torchreel.load(write_reel(tmp_path / "run.reel", Process({"main": [call("long", 1_000), call("next", 10)]})))
+    lane = lanes_of(reel)[0][0]
+    marks = lane.marks(500, 1, 100)
+    assert marks is not None and list(lane.ids[marks.at]) == [0]
+    assert lane.at_time(999) == 0 and lane.at_time(1_000) == 1 and lane.at_time(2_000) is None
+    assert lane.marks(5_000, 1, 10) is None
+
+
+def test_depths_and_threads_have_lanes_of_their_own(tmp_path: Path) -> None:
+    process = Process({"main": [call("outer", 5, call("inner", 7))], "worker": [call("other", 3)]})
+    lanes, labels = lanes_of(torchreel.load(write_reel(tmp_path / "run.reel", process)))
+    assert [(lane.thread, lane.depth, list(lane.ids)) for lane in lanes] == [(0, 0, [0]), (0, 1, [1]), (1, 0, [2])]
+    assert list(labels) == [("outer", "op"), ("inner", "op"), ("other", "op")]
+
+
+def test_asynchronous_calls_do_not_overlap_on_a_lane(tmp_path: Path) -> None:
+    """Two that are open at once have two lanes; the third one fits behind the first."""
+    process = Process({"main": [call("a", 10, asynchronous=True), call("b", 10, asynchronous=True), call("c", 10)]})
+    tables = process.tables()
+    from torchreel.reel.meta import write_meta
+    from torchreel.reel.write import write_process
+
+    ops = tables["ops"].to_pylist()
+    for row, (start, length) in zip(ops, ((0, 100), (50, 100), (120, 10)), strict=True):
+        row.update(start_ns=START + start, dur_ns=length)
+    ops[2]["async"] = True
+    import pyarrow as pa
+
+    write_process(tmp_path / "run.reel" / process.name, {**tables, "ops": pa.Table.from_pylist(ops)})
+    write_meta(tmp_path / "run.reel", {"root": process.name})
+    lanes, _ = lanes_of(torchreel.load(tmp_path / "run.reel"))
+    assert [(lane.is_async, list(lane.ids)) for lane in lanes] == [(True, [0, 2]), (True, [1])]
+
+
+def test_an_empty_process_has_no_lanes(tmp_path: Path) -> None:
+    assert lanes_of(torchreel.load(write_reel(tmp_path / "run.reel", Process({}))))[0] == []

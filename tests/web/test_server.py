@@ -1,0 +1,168 @@
+"""The server over real sockets: who is answered, and what."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import torchreel
+from tests.synthetic import Process, call, write_reel
+from torchreel.web.answers import Answers
+from torchreel.web.server import ADDRESS, application
+
+STACK = (("/nowhere/train.py", 3, "main"),)
+
+
+class Served:
+    """A server in a thread of this process."""
+
+    def __init__(self, answers: Answers) -> None:
+        import socket
+
+        import uvicorn
+
+        self.token = "the-token"
+        self._socket = socket.socket()
+        self._socket.bind((ADDRESS, 0))
+        self._socket.listen()  # who comes before the server is ready waits
+        self.port = self._socket.getsockname()[1]
+        settings = uvicorn.Config(application(answers, self.token, self.port), log_level="error", lifespan="off")
+        self.server = uvicorn.Server(settings)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self._socket]})
+        self.thread.start()
+
+    def ask(
+        self, path: str, *, method: str = "GET", body: bytes | None = None, token: bool = True, **headers: str
+    ) -> tuple[int, Any, dict[str, str]]:
+        connection = http.client.HTTPConnection(ADDRESS, self.port, timeout=300)
+        cookie = {"Cookie": f"torchreel-{self.port}={self.token}"} if token else {}
+        connection.request(method, path, body, {**cookie, **headers})
+        response = connection.getresponse()
+        data = response.read()
+        kind = response.headers.get("content-type", "")
+        return response.status, json.loads(data) if "json" in kind else data, dict(response.headers)
+
+    def close(self) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("web") / "run.reel"
+    calls = [call("aten::linear", 2, call("aten::mm", 5, stack=STACK), stack=STACK), call("<b>&\x00", 3)]
+    server = Served(Answers(torchreel.load(write_reel(path, Process({"main": calls})))))
+    yield server
+    server.close()
+
+
+PATHS = ("/", "/page.js", "/page.css", "/api/about", "/api/tile/0/0", "/api/nothing", "/../../etc/passwd")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_the_token_nothing_is_answered(served: Served, path: str) -> None:
+    for answer in (served.ask(path, token=False), served.ask(f"{path}?token=wrong", token=False)):
+        assert answer[0] == 403 and list(answer[1]) == ["error"]
+        assert "Set-Cookie" not in answer[2] and "set-cookie" not in answer[2]
+
+
+def test_another_name_for_this_machine_is_refused(served: Served) -> None:
+    """A page of an attacker's whose name leads here sends its own name."""
+    assert served.ask("/api/about", Host="evil.example")[0] == 403
+    assert served.ask("/api/about", Host=f"evil.example:{served.port}")[0] == 403
+    assert served.ask("/api/about", Host=f"localhost:{served.port}")[0] == 200
+
+
+def test_other_pages_may_not_send_anything(served: Served) -> None:
+    body = json.dumps({"sql": "select 1"}).encode()
+    assert served.ask("/api/sql", method="POST", body=body, Origin="http://evil.example")[0] == 403
+    assert served.ask("/api/sql", method="POST", body=body, Origin="null")[0] == 403
+    status, answer, _ = served.ask("/api/sql", method="POST", body=body, Origin=f"http://127.0.0.1:{served.port}")
+    assert (status, answer) == (200, {"columns": ["1"], "rows": [[1]], "cut": False})
+
+
+def test_every_answer_has_the_policy(served: Served) -> None:
+    for path in ("/api/about", "/api/nothing", "/nothing"):
+        headers = {name.lower(): value for name, value in served.ask(path)[2].items()}
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert not any(name.startswith("access-control") for name in headers)
+
+
+def test_about_and_an_op(served: Served) -> None:
+    status, about, _ = served.ask("/api/about")
+    assert status == 200
+    assert about["summary"]["ops"] == 3 and about["end"] == 10
+    assert about["lanes"] == [[0, 0, 0, False], [0, 0, 1, False]]
+    assert about["labels"] == [["aten::linear", "op"], ["aten::mm", "op"], ["<b>&\x00", "op"]]
+    _, op, _ = served.ask("/api/op/0/1")
+    assert (op["name"], op["begin"], op["dur_ns"], op["parent_name"]) == ("aten::mm", 0, 5, "aten::linear")
+    assert op["frames"] == [{"id": 0, "file": "/nowhere/train.py", "line": 3, "function": "main"}]
+
+
+def test_the_numbers_are_those_of_the_report(served: Served) -> None:
+    from torchreel.analyze import averages
+
+    reel = served.ask("/api/about")[1]["reel"]
+    _, found, _ = served.ask("/api/averages?by=name&sort=self")
+    assert found["rows"] == averages(torchreel.load(reel)).to_pylist()
+
+
+BAD = (
+    "/api/tile/99/0",
+    "/api/tile/0/999999999999",
+    "/api/op/0/77",
+    "/api/averages?by=colour",
+    "/api/averages?limit=-1",
+    "/api/averages?sort=beauty",
+    "/api/area?begin=x",
+    "/api/area?begin=5&end=3",
+    "/api/search",
+    "/api/search?q=" + "x" * 300,
+    "/api/source?file=/etc/passwd",
+    "/api/diff",
+)
+
+
+@pytest.mark.parametrize("path", BAD)
+def test_wrong_questions_are_a_sentence(served: Served, path: str) -> None:
+    status, answer, _ = served.ask(path)
+    assert status == 400 and answer["error"].endswith((".", "'"))
+    assert "Traceback" not in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"sql": 3}', b'{"sql": "' + b"x" * 20_000 + b'"}', b"[" * 100_000]
+)
+def test_wrong_statements_are_a_sentence(served: Served, body: bytes) -> None:
+    status, answer, _ = served.ask("/api/sql", method="POST", body=body)
+    assert status == 400 and answer["error"]
+
+
+def test_what_is_not_there(served: Served) -> None:
+    assert served.ask("/api/../answers.py")[0] == 404
+    assert served.ask("/api/%2e%2e/answers.py")[0] == 404
+    assert served.ask("/favicon.ico")[0] == 404
+    assert served.ask("/api/about", method="POST", body=b"")[0] == 404
+
+
+def test_a_source_is_only_that_of_a_python_file_that_a_frame_names(served: Served, tmp_path: Path) -> None:
+    _, answer, _ = served.ask("/api/source?file=/nowhere/train.py")
+    assert (answer["text"], answer["why"]) == (None, "not on this machine: line numbers only")
+    from torchreel.web.sources import text_of
+
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link.py").symlink_to(tmp_path / "secret")
+    (tmp_path / "real.py").write_text("x = 1\n")
+    assert text_of(str(tmp_path / "link.py"))[0] is None
+    assert text_of(str(tmp_path / "secret"))[0] is None
+    assert text_of("/dev/zero")[0] is None
+    assert text_of(str(tmp_path / "real.py")) == ("x = 1\n", None)
