@@ -199,6 +199,7 @@ PYBIND11_MODULE(_core, module) {
                 name_module.is_none() ? nullptr : name_module.ptr(), module_type.ptr());
   });
   module.def("stop", &stop);
+  module.def("hold_termination", &hold_termination);
   module.def("abandon", &abandon);
   module.def("pause", &pause_recording);
   module.def("resume", &resume_recording);

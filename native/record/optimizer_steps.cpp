@@ -126,11 +126,13 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& call) {
 void count_optimizer_steps(int64_t first, bool begun) {
   stop_counting_optimizer_steps();
   count = {first, begun, nullptr};
-  step_callback = at::addGlobalCallback(at::RecordFunctionCallback(&on_begin, &on_end).scopes({at::RecordScope::USER_SCOPE}));
+  step_callback =
+      at::addGlobalCallback(at::RecordFunctionCallback(&on_begin, &on_end).scopes({at::RecordScope::USER_SCOPE}));
 }
 
 bool stop_counting_optimizer_steps() {
-  if (step_callback != at::INVALID_CALLBACK_HANDLE) at::removeCallback(std::exchange(step_callback, at::INVALID_CALLBACK_HANDLE));
+  if (step_callback != at::INVALID_CALLBACK_HANDLE)
+    at::removeCallback(std::exchange(step_callback, at::INVALID_CALLBACK_HANDLE));
   Py_CLEAR(count.clock);
   return count.begun;
 }

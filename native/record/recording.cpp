@@ -497,7 +497,7 @@ void flush_before_death() {
   if (recording != nullptr) recording->dying_.store(true);
   // The flusher looks every tenth of a second. It may wait for a lock that the interrupted thread holds: then it is
   // left at that, and the recording says that it is not complete.
-  for (int i = 0; i < 1000; i++) {
+  for (int i = 0; i < 3000; i++) {
     if (recording != nullptr ? recording->flushed_dying_.load() : !Recording::ending_.load()) return;
     timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);

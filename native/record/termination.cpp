@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <optional>
+
 #include "record/recording.h"
 
 namespace torchreel {
@@ -32,6 +34,11 @@ TerminationBlocked::TerminationBlocked() {
 }
 
 TerminationBlocked::~TerminationBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+void hold_termination(bool hold) {
+  static thread_local std::optional<TerminationBlocked> blocked;
+  hold ? void(blocked.emplace()) : blocked.reset();
+}
 
 void flush_on_termination(bool on) {
   struct sigaction action{};

@@ -307,6 +307,7 @@ def test_a_child_that_is_killed_at_once_is_known_and_not_complete(tmp_path: Path
 def test_a_process_that_is_ended_by_a_signal_is_whole(tmp_path: Path, number: str) -> None:
     script = f"""
         import os, signal, sys, torch, torchreel
+        signal.signal(signal.{number}, signal.SIG_DFL)  # whoever runs the tests may ignore it
         recorder = torchreel.record(sys.argv[1]).start()
         for i in range(50):
             torch.ones(1)

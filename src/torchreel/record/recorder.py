@@ -7,7 +7,6 @@ import contextlib
 import datetime
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -131,8 +130,18 @@ class Recorder:
 
     def start(self) -> Recorder:
         """Begin recording. Raises before anything is changed if it cannot."""
+        # A pool ends workers that have only just begun. Between its claim on the reel and its first event such a process
+        # would leave a part that is not complete, though nothing is lost.
+        _core.hold_termination(True)
+        try:
+            self._start()
+        finally:
+            _core.hold_termination(False)
+        return self
+
+    def _start(self) -> None:
         global _active, _joined
-        with _lock, _termination_waits():
+        with _lock:
             outer = self._outer()
             if self._used:
                 raise RecorderError(
@@ -156,7 +165,6 @@ class Recorder:
                 _active = self
             else:
                 _joined = self
-        return self
 
     def _outer(self) -> Recorder | None:
         """The recording from outside that this one joins, if one is on."""
@@ -527,17 +535,6 @@ class ChildRecorder(Recorder):
         assert self._directory is not None
         if not spool.exists(self._directory):
             joining.release_directory(self._directory)
-
-
-@contextlib.contextmanager
-def _termination_waits() -> Iterator[None]:
-    """A signal that ends this process waits: between its claim on the reel and the first event it would leave a part
-    that is not complete, though nothing is lost. Pools end workers that have only just begun."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _numbered(path: Path) -> Iterator[Path]:
