@@ -130,7 +130,7 @@ class Recorder:
 
     def start(self) -> Recorder:
         """Begin recording. Raises before anything is changed if it cannot."""
-        # A pool ends workers that have only just begun. Between its claim on the reel and its first event such a process
+        # A pool ends workers that have only just begun. One that ends between its claim on the reel and its first event
         # would leave a part that is not complete, though nothing is lost.
         _core.hold_termination(True)
         try:
