@@ -1,4 +1,4 @@
-// The bytes of a spool: what a recording process appends to disk, and what decode/decoder.cpp reads.
+// The bytes of a spool: what a recording process appends to disk, and what decode/event_reader.h reads.
 // No torch and no Python here: a spool is decoded on machines that have neither.
 //
 // <spool>/definitions   records, each  | u32 type | u32 bytes | payload, padded to 8 |

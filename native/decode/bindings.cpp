@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "decode/decoder.h"
-#include "decode/pickle.h"
-#include "decode/stack_table.h"
+#include "decode/pickle/pickle.h"
+#include "decode/pickle/stack_table.h"
 
 namespace py = pybind11;
 using namespace torchreel;
@@ -105,9 +105,9 @@ PYBIND11_MODULE(_decode, module) {
       .def(py::init([](int definitions, int events, uint64_t definitions_size, uint64_t events_size,
                        const std::string& head) {
              py::gil_scoped_release nogil;
-             return std::make_unique<Decoder>(SpoolFiles{fcntl(definitions, F_DUPFD_CLOEXEC, 0),
-                                                         fcntl(events, F_DUPFD_CLOEXEC, 0), definitions_size,
-                                                         events_size, head});
+             return std::make_unique<Decoder>(SpoolFiles{Descriptor(fcntl(definitions, F_DUPFD_CLOEXEC, 0)),
+                                                         Descriptor(fcntl(events, F_DUPFD_CLOEXEC, 0)),
+                                                         definitions_size, events_size, head});
            }),
            py::arg("definitions"), py::arg("events"), py::arg("definitions_size"), py::arg("events_size"),
            py::arg("head"))

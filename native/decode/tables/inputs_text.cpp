@@ -1,4 +1,4 @@
-#include "decode/inputs_text.h"
+#include "decode/tables/inputs_text.h"
 
 #include <bit>
 #include <charconv>

@@ -1,8 +1,9 @@
-// The memory that was in use when the recording ended: its blocks, and the segments of the caching heap.
+#include "decode/memory/final_state.h"
+
 #include <algorithm>
 #include <map>
-
-#include "decode/decoder.h"
+#include <memory>
+#include <vector>
 
 namespace torchreel {
 
@@ -76,16 +77,15 @@ std::unique_ptr<Batch> segments_batch(const std::map<uint64_t, Whole>& segments)
 
 }  // namespace
 
-// Blocks of a segment tile it: what lies between those that live is free. How much of that belongs to a living block,
-// as the slack of its size class, an event does not tell, so it counts as free.
-void Decoder::add_final_state(Batches& batches) {
+// How much of the free memory belongs to a living block, as the slack of its size class, an event does not tell.
+void add_final_state(const MemoryPairing& memory, Batches& batches) {
   std::map<uint64_t, Whole> segments;
-  for (const auto& [at, bytes] : segments_) {
+  for (const auto& [at, bytes] : memory.segments()) {
     auto size = static_cast<uint64_t>(bytes);
     if (bytes > 0 && size <= kLargestSegment && at <= kLargestSegment * 2) segments[at].size = size;
   }
   std::vector<Piece> living;
-  for (const auto& [at, block] : live_) {
+  for (const auto& [at, block] : memory.living()) {
     living.push_back({at, static_cast<uint64_t>(block.bytes), block.bytes, block.alloc, block.stack, true});
   }
   std::sort(living.begin(), living.end(), [](auto& a, auto& b) { return a.address < b.address; });

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "decode/definitions.h"
+#include "decode/spool/definitions.h"
 
 namespace torchreel {
 

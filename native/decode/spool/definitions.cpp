@@ -1,7 +1,8 @@
-#include "decode/definitions.h"
+#include "decode/spool/definitions.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/text.h"
@@ -61,7 +62,7 @@ void read_record(Definitions& all, uint32_t type, Reader in) {
   switch (type) {
     case kNameDef: {
       auto& name = at_id(all.names, in.u32());
-      name.kind = in.u32();
+      name.kind = std::min<uint32_t>(in.u32(), kOther);
       name.module = in.u32();
       name.name = in.text();
       name.overload = in.text();

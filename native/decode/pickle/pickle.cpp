@@ -1,4 +1,4 @@
-#include "decode/pickle.h"
+#include "decode/pickle/pickle.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "decode/script_modules.h"
+#include "decode/calls/script_modules.h"
 
 namespace torchreel {
 

@@ -1,9 +1,9 @@
-#include "decode/stack_table.h"
+#include "decode/pickle/stack_table.h"
 
 #include <algorithm>
 #include <random>
 
-#include "decode/pickle.h"
+#include "decode/pickle/pickle.h"
 
 namespace torchreel {
 

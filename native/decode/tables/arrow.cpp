@@ -1,4 +1,4 @@
-#include "decode/arrow.h"
+#include "decode/tables/arrow.h"
 
 #include <cstring>
 
