@@ -52,30 +52,42 @@ class Simulator {
 
   // The block, or nullptr when there is no memory for it.
   Block* malloc(uint64_t requested, uint64_t stream, int pool);
-  Block* malloc(Request request);
-  // Of a request whose search for a free block has failed already.
-  Block* malloc_by_growing(const Request& request);
   // Until it is completed the block can be used by nobody.
   void request_free(Block* block);
   void complete_free(Block* block);
   // Both at once.
   void free(Block* block);
   void empty_cache();
+  // Made if it is not there yet.
   PoolPair& pool(int index);
 
-  // The first entries of what would be done now, without doing it.
-  bool would_find(const Request& request) { return search(request) != nullptr; }
+  uint64_t reserved() const { return stats_.reserved_bytes.all.current; }
+  const MemoryStats& stats() const { return stats_; }
+  const Rules& rules() const { return rules_; }
+  const std::map<uint64_t, Segment*>& segments() const { return segments_; }
+  const std::vector<std::unique_ptr<PoolPair>>& pools() const { return pools_; }
+  // In the order in which they were freed.
+  const std::map<uint64_t, Block*>& pending() const { return pending_; }
+  void trace_into(std::vector<TraceEntry>* trace) { trace_ = trace; }
+
+  // The steps below are the simulator's own, and those of a state that was not reached by this simulation: see
+  // recorded/rebuilt_state.h.
+ protected:
+  Request request(uint64_t requested, uint64_t stream, int pool);
+  Block* malloc(Request request);
+  // Of a request whose search for a free block has failed already.
+  Block* malloc_by_growing(const Request& request);
+
+  // What would be done now, without doing it.
   Block* search(const Request& request);
   Block* find_room(const Request& request);
   static uint64_t room(const Block* block);
   FreeSet::iterator walk(const Request& request, FreeSet::iterator it);
   static std::pair<uint64_t, uint64_t> whole_pages(const Block* block);
-  Request request(uint64_t requested, uint64_t stream, int pool);
   std::vector<Block*> oversize_victims(const Request& request, const BlockSet& gone = {});
   std::vector<Block*> cached_victims(Pool& pool);
   std::vector<std::vector<Block*>> garbage_rounds();
 
-  // Pieces of a state that was not reached by this simulation.
   Segment* add_segment(uint64_t base, uint64_t size, uint64_t page);
   void remove_segment(Segment* segment);
   Block* append_block(Segment* segment, Pool* pool, uint64_t stream, uint64_t size, BlockState state, Block* last);
@@ -88,19 +100,12 @@ class Simulator {
   Block* cut_front(Block* block, uint64_t size);
   Block* cut_back(Block* block, uint64_t address);
   Block* hand_out(Block* block, const Request& request);
-  // Places in the order for the first counters that are given, instead of the order in which they are.
-  void set_ranks(std::vector<int64_t> ranks) { ranks_ = std::move(ranks); }
-  int64_t counters() const { return next_counter_; }
 
-  uint64_t reserved() const { return stats_.reserved_bytes.all.current; }
-  MemoryStats& stats() { return stats_; }
-  const Rules& rules() const { return rules_; }
-  const std::map<uint64_t, Segment*>& segments() const { return segments_; }
-  std::vector<std::unique_ptr<PoolPair>>& pools() { return pools_; }
-  const std::map<uint64_t, Block*>& pending() const { return pending_; }
-  void learn_ties(bool on) { learns_ties_ = on; }
-  void trace_into(std::vector<TraceEntry>* trace) { trace_ = trace; }
-  BlockArena& arena() { return arena_; }
+  MemoryStats stats_;
+  int64_t next_counter_ = 0;
+  // Places in the order for the first counters that are given, instead of the order in which they are.
+  std::vector<int64_t> ranks_;
+  bool learns_ties_ = false;
 
  private:
   Block* find(const Request& request);
@@ -141,11 +146,7 @@ class Simulator {
   std::vector<std::unique_ptr<PoolPair>> pools_;
   std::map<uint64_t, Block*> pending_;  // in the order in which they were freed
   uint64_t next_ticket_ = 1;
-  MemoryStats stats_;
   std::vector<TraceEntry>* trace_ = nullptr;
-  int64_t next_counter_ = 0;
-  std::vector<int64_t> ranks_;
-  bool learns_ties_ = false;
   bool at_peak_ = false;  // the reserved bytes reached a new peak for the request at hand
 };
 

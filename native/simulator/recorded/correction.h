@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "simulator/simulator.h"
+#include "simulator/recorded/rebuilt_state.h"
 
 namespace torchreel::simulator {
 
 class Correction {
  public:
-  Correction(Simulator& simulator, std::unordered_map<uint64_t, Block*>& live) : simulator_(simulator), live_(live) {}
+  Correction(RebuiltState& simulator, std::unordered_map<uint64_t, Block*>& live)
+      : simulator_(simulator), live_(live) {}
 
   // The block at the address, whatever was there.
   Block* place(uint64_t address, const Request& request);
@@ -27,7 +28,7 @@ class Correction {
   Block* free_block_at(uint64_t address);
   void free(Block* block);
 
-  Simulator& simulator_;
+  RebuiltState& simulator_;
   std::unordered_map<uint64_t, Block*>& live_;
 };
 

@@ -104,7 +104,7 @@ void RecordedRun::synchronize(Simulator&) {
 
 // As many rounds as were recorded: the limit from which garbage is counted is in no file. Releases that look like a
 // round may have made room instead, and did if what comes after them makes sense only then.
-uint64_t RecordedRun::garbage(Simulator& simulator) {
+uint64_t RecordedRun::garbage(Simulator&) {
   if (peek() == nullptr || peek()->action != Action::kSegmentFree) return 0;
   const auto ahead = releases_ahead();
   const size_t ties = lessons_.ties.size();
@@ -113,7 +113,7 @@ uint64_t RecordedRun::garbage(Simulator& simulator) {
   uint64_t most = 0;
   uint64_t wanted = 0;
   bool fits = makes_room(ahead, gone);
-  for (auto& round : simulator.garbage_rounds()) {
+  for (auto& round : simulator_.garbage_rounds()) {
     if (!announced(ahead, gone.size(), round)) break;
     most = bytes + 1;
     for (const Block* block : round) bytes += block->size;
@@ -159,9 +159,9 @@ bool RecordedRun::announced(const std::vector<size_t>& ahead, size_t from, std::
   return true;
 }
 
-bool RecordedRun::releases_oversize(Simulator& simulator, const Request& request) {
+bool RecordedRun::releases_oversize(Simulator&, const Request& request) {
   if (parted_) return false;
-  auto victims = simulator.oversize_victims(request);
+  auto victims = simulator_.oversize_victims(request);
   const bool is_cut = begin_ == 0 && mid_run_;
   if (is_cut) victims.resize(std::min(victims.size(), releases_ahead().size()));
   // What begins otherwise is the release of everything, by a user who emptied the cache just before.
@@ -183,15 +183,15 @@ bool RecordedRun::releases_cached(Simulator&, const Request& request) {
   return request.owner->large.owner == 0 && events_[end_].pool >= 0 && !simulator_.rules().throw_on_oom;
 }
 
-std::vector<PoolPair*> RecordedRun::released_pools(Simulator& simulator) {
+std::vector<PoolPair*> RecordedRun::released_pools(Simulator&) {
   std::vector<PoolPair*> pools;
   bool with_default = !in_release_ahead_of_private();
-  if (with_default) pools.push_back(simulator.pools()[0].get());
+  if (with_default) pools.push_back(simulator_.pools()[0].get());
   for (size_t i = at_; i < end_; i++) {
     if (done_[i] || !is_release(events_[i].action)) continue;
-    const Segment* segment = simulator.segment_at(events_[i].address);
+    const Segment* segment = simulator_.segment_at(events_[i].address);
     if (segment == nullptr || segment->head->pool->owner == 0) continue;
-    PoolPair* owner = simulator.pools()[segment->head->pool->owner].get();
+    PoolPair* owner = simulator_.pools()[segment->head->pool->owner].get();
     if (std::find(pools.begin(), pools.end(), owner) == pools.end()) pools.push_back(owner);
   }
   return pools;

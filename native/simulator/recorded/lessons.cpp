@@ -43,7 +43,8 @@ FreeSet::iterator RecordedRun::learn_walk(const Request& request, FreeSet::itera
     auto turned = order;
     std::rotate(turned.begin(), turned.begin() + head, turned.begin() + head + 1);
     size_t at = 0;
-    while (at + 1 < turned.size() && Simulator::room(turned[at + 1]->block) < Simulator::room(turned[at]->block)) at++;
+    while (at + 1 < turned.size() && RebuiltState::room(turned[at + 1]->block) < RebuiltState::room(turned[at]->block))
+      at++;
     if (turned[at]->address != expected) continue;
     for (size_t i = 1; i < ties; i++) lessons_.ties.emplace_back(turned[0]->counter, turned[i]->counter);
     return turned[at];
@@ -71,7 +72,7 @@ FreeSet::iterator RecordedRun::learn_tie(FreeSet& free, FreeSet::iterator first,
   if (chosen == free.end() || first->counter >= old_counters_) return chosen == first ? first : free.end();
   for (auto it = first; it != last; ++it) {
     // One that can grow by more would have been passed over wherever it stood.
-    if (it->counter != chosen->counter && Simulator::room(it->block) == Simulator::room(chosen->block)) {
+    if (it->counter != chosen->counter && RebuiltState::room(it->block) == RebuiltState::room(chosen->block)) {
       lessons_.ties.emplace_back(chosen->counter, it->counter);
     }
   }
@@ -88,7 +89,7 @@ void RecordedRun::arrange(std::vector<Block*>& victims, bool descending) {
   for (const size_t i : releases_ahead()) places.emplace(events_[i].address, i);
   const auto place = [&](const Block* block) {
     const bool whole = !block->segment->expandable();
-    const auto it = places.find(whole ? block->address : Simulator::whole_pages(block).first);
+    const auto it = places.find(whole ? block->address : RebuiltState::whole_pages(block).first);
     return it == places.end() ? events_.size() : it->second;
   };
   const auto ties = [&](const Block* a, const Block* b) {

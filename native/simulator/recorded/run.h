@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "simulator/recorded/correction.h"
+#include "simulator/recorded/rebuilt_state.h"
 #include "simulator/recorded/start_state.h"
-#include "simulator/simulator.h"
 
 namespace torchreel::simulator {
 
@@ -146,7 +146,7 @@ class RecordedRun : public Gpu {
   void grow(Block* block, uint64_t bytes);
 
   const std::vector<RecordedEvent>& events_;
-  Simulator simulator_;
+  RebuiltState simulator_;
   std::unordered_map<uint64_t, Block*> live_;
   Correction correction_;
   std::vector<uint8_t> done_;  // which events of a window are reproduced, or done by force

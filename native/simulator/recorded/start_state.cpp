@@ -9,7 +9,7 @@ namespace {
 // Fills one segment from its base to its end.
 class Filler {
  public:
-  Filler(Simulator& simulator, const StartSegment& start)
+  Filler(RebuiltState& simulator, const StartSegment& start)
       : simulator_(simulator),
         segment_(simulator.add_segment(start.base, start.size, start.page)),
         pool_(start.small ? &simulator.pool(start.pool).small : &simulator.pool(start.pool).large),
@@ -59,7 +59,7 @@ class Filler {
     return last_;
   }
 
-  Simulator& simulator_;
+  RebuiltState& simulator_;
   Segment* segment_;
   Pool* pool_;
   uint64_t stream_;
@@ -69,7 +69,7 @@ class Filler {
 
 }  // namespace
 
-int64_t StartState::load(Simulator& simulator, std::unordered_map<uint64_t, Block*>& live) const {
+int64_t StartState::load(RebuiltState& simulator, std::unordered_map<uint64_t, Block*>& live) const {
   simulator.set_ranks(ranks);
   auto block = blocks.begin();
   auto run = mapped.begin();

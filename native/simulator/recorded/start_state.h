@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "simulator/simulator.h"
+#include "simulator/recorded/rebuilt_state.h"
 
 namespace torchreel::simulator {
 
@@ -40,7 +40,7 @@ struct StartState {
   std::vector<int64_t> ranks;
 
   // The blocks that live, by address. Returns how many counters are older than the history.
-  int64_t load(Simulator& simulator, std::unordered_map<uint64_t, Block*>& live) const;
+  int64_t load(RebuiltState& simulator, std::unordered_map<uint64_t, Block*>& live) const;
 };
 
 }  // namespace torchreel::simulator
