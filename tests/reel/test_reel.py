@@ -144,6 +144,15 @@ def test_a_reel_of_format_3_opens() -> None:
     assert known["n"].to_pylist() == [0] and reel.allocs.num_rows > 0
 
 
+def test_a_reel_of_format_4_opens() -> None:
+    reel = torchreel.load(Path(__file__).parent / "data" / "v4.reel")
+    assert (reel.meta["format"], reel.meta["written_format"]) == (5, 4)
+    named = reel.sql("select name, backend, debug_handle from ops where backend is not null")
+    assert set(zip(*named.to_pydict().values(), strict=True)) == {("DELEGATE_CALL", "xnnpack", 7)}
+    unknown = [reel.ops["record_id"], reel.ops["script_modules"], reel.inputs["keywords"], reel.processes["local_rank"]]
+    assert all(column.null_count == len(column) > 0 for column in unknown)
+
+
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
