@@ -160,6 +160,9 @@ class QueryError(TorchreelError):
     """An SQL statement cannot be run."""
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of what an error says, to be followed by a full stop; its class where it says nothing."""
-    return str(error).strip().partition("\n")[0].strip().rstrip(".") or type(error).__name__
+def first_line(error: BaseException, most: int | None = None) -> str:
+    """The first line of what an error says, to be followed by a full stop; its class where it says nothing.
+
+    `most` characters, where the text may hold whatever a damaged file does.
+    """
+    return str(error).strip().partition("\n")[0][:most].strip().rstrip(".") or type(error).__name__

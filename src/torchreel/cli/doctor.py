@@ -15,6 +15,7 @@ import click
 
 from torchreel.cli.terminal.formats import write_json
 from torchreel.cli.terminal.units import bytes_text
+from torchreel.errors import first_line
 
 _PYTHON = (3, 11)
 _LITTLE_DISK = 1 << 30
@@ -99,10 +100,7 @@ def _version(module: str) -> tuple[str, str]:
     try:
         return str(getattr(importlib.import_module(module), "__version__", "")), ""
     except Exception as error:  # an extension built for another torch fails in its own ways
-        return (
-            "",
-            f"it cannot be imported ({str(error).strip().splitlines()[0] if str(error) else type(error).__name__})",
-        )
+        return "", f"it cannot be imported ({first_line(error)})"
 
 
 def _clock() -> Iterable[Finding]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from torchreel.cli.sources import is_standard_output, open_reel, skip_damaged_option
+from torchreel.cli.terminal.progress import progress_bar
 from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import OptionError
 from torchreel.export import export, formats
@@ -51,12 +50,12 @@ def command(reel: str, target: str, output: Path | None, force: bool, skip_damag
     opened = read_tape(Path(reel)).program if is_tape else open_reel(reel, skip_damaged)
     if is_standard_output(output):
         _check_terminal(target)
-        with _bar() as progress:
+        with progress_bar("ops") as progress:
             export(opened, sys.stdout.buffer, target, progress)
         return
     path = output or Path(_stem(Path(reel)) + formats.ALL[target].ending)
     _check(path, force)
-    with _bar() as progress:
+    with progress_bar("ops") as progress:
         export(opened, path, target, progress)
     click.echo(f"Wrote {path} ({bytes_text(path.stat().st_size)}): {formats.ALL[target].opened_by}.")
 
@@ -76,18 +75,3 @@ def _check(path: Path, force: bool) -> None:
         raise OptionError(f"{path} is a directory: name a file to write to with -o.")
     if path.exists() and not force:
         raise OptionError(f"{path} exists: name another file with -o, or give --force to replace it.")
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("ops"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task("ops", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from torchreel.errors import TorchreelError
+from torchreel.errors import TorchreelError, first_line
 from torchreel.tape.capture.span import Span
 from torchreel.tape.quiet import unobserved
 
@@ -44,7 +44,7 @@ class StepTape:
                 self._path.parent.mkdir(exist_ok=True)  # a short program has left nothing there yet
                 tape.save(self._path, data=False)
             except Exception as error:
-                self._say(str(error).splitlines()[0] if str(error) else type(error).__name__)
+                self._say(f"{first_line(error)}.")
 
     def forget(self) -> None:
         """Steps are counted anew, from the first one: what was traced had another number."""

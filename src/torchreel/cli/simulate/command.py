@@ -114,7 +114,8 @@ def _predict(question: Question, form: str) -> int:
 
 def _sweep(question: Question, form: str) -> int:
     from torchreel.cli.simulate.recorded import recorded
-    from torchreel.cli.simulate.sweeping import bar, print_sweep
+    from torchreel.cli.simulate.sweeping import print_sweep
+    from torchreel.cli.terminal.progress import progress_bar
     from torchreel.ingest import open_source
     from torchreel.simulator.sweep.advice import advise
     from torchreel.simulator.sweep.sweep import made_on_windows, try_settings
@@ -123,7 +124,7 @@ def _sweep(question: Question, form: str) -> int:
         request_traces = _request_traces(reel, question)
         windows = made_on_windows(reel)
         more = _about_recording(recorded(reel), request_traces, question)
-    with bar() as progress:
+    with progress_bar("settings") as progress:
         trials = try_settings(
             request_traces, question.capacity, question.fraction, question.version, question.conf, windows, progress
         )

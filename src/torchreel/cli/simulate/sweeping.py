@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torchreel.cli.terminal.formats import write_csv, write_json, write_markdown
@@ -89,18 +86,3 @@ def _change(trial: Trial, current: Trial) -> str:
     if trial.current or not trial.fits or not current.fits or not current.peak_reserved:
         return ""
     return f"{trial.peak_reserved / current.peak_reserved - 1:+.1%}"
-
-
-@contextmanager
-def bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("settings"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
-        task = progress.add_task("settings", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

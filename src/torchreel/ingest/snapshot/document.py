@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchreel.errors import CorruptSnapshotError, NotASnapshotError, TruncatedSnapshotError
+from torchreel.errors import CorruptSnapshotError, NotASnapshotError, TruncatedSnapshotError, first_line
 
 _JSON_STARTS = b"{[ \t\r\n\xef"  # \xef begins the mark that some editors put before UTF-8
 _PICKLE_STARTS = b"\x80(}]"
@@ -97,8 +97,4 @@ def _json(path: Path, file: int, size: int) -> object:
     except ValueError as error:
         if "truncated" in str(error):
             raise TruncatedSnapshotError(f"{path} is JSON without its end: {_DUMP_AGAIN}.") from None
-        raise CorruptSnapshotError(f"{path} is not valid JSON ({_line(error)}): {_DUMP_AGAIN}.") from None
-
-
-def _line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise CorruptSnapshotError(f"{path} is not valid JSON ({first_line(error, 200)}): {_DUMP_AGAIN}.") from None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from torchreel.errors import CorruptSnapshotError, NotASnapshotError
+from torchreel.errors import CorruptSnapshotError, NotASnapshotError, first_line
 from torchreel.ingest.rows import Budget, Rows, WrongValueError, as_list, shown, whole, wrong
 from torchreel.ingest.snapshot.devices import names_of, read_devices
 from torchreel.ingest.snapshot.document import read_document
@@ -71,8 +71,9 @@ def _tables(value: object, name: str, budget: Budget) -> dict[str, pa.Table]:
     except WrongValueError as error:
         raise CorruptSnapshotError(f"{name} cannot be used: {error}. Dump the snapshot again.") from None
     except (pa.ArrowException, OverflowError) as error:
-        reason = str(error).splitlines()[0][:200]
-        raise CorruptSnapshotError(f"{name} cannot be used ({reason}): dump the snapshot again.") from None
+        raise CorruptSnapshotError(
+            f"{name} cannot be used ({first_line(error, 200)}): dump the snapshot again."
+        ) from None
 
 
 def _checked(value: object, name: str) -> dict[str, Any]:

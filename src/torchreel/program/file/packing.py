@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from torchreel.errors import TapeError
+from torchreel.errors import TapeError, first_line
 from torchreel.program.file.header import PLAIN, ZSTD, corrupt
 from torchreel.program.file.migrate import migrate
 from torchreel.program.model import FORMAT, Program
@@ -63,8 +63,7 @@ def decode(path: Path, content: bytes, version: int) -> Program:
     except RecursionError:
         raise corrupt(path, "its program is nested too deep") from None
     except Exception as error:  # a migration, too, meets whatever the file holds
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise corrupt(path, f"its program cannot be read: {reason}") from None
+        raise corrupt(path, f"its program cannot be read: {first_line(error, 200)}") from None
 
 
 def pack(program: bytes) -> tuple[int, bytes]:
