@@ -236,7 +236,7 @@ Block* Heap::allocate(size_t bytes) {
       cache->first[size_class] = following(block);
       cache->blocks[size_class]--;
       add(cache->bytes, -block->size);
-      block->requested = bytes;
+      block->requested.store(bytes, std::memory_order_relaxed);
       block->state.store(BlockState::kActive, std::memory_order_relaxed);
       add(cache->counts.allocs, uint64_t{1});
       add(cache->counts.alloc_bytes, block->size);
@@ -250,7 +250,7 @@ Block* Heap::allocate(size_t bytes) {
   block = take(size, small);
   if (block == nullptr) return nullptr;
   block->size_class = static_cast<uint8_t>(size_class);
-  block->requested = bytes;
+  block->requested.store(bytes, std::memory_order_relaxed);
   block->state.store(BlockState::kActive, std::memory_order_relaxed);
   auto& counts = pool(small);
   counts.allocs++;
@@ -267,10 +267,11 @@ void Heap::free(Block* block) {
     if (__builtin_expect(cache == nullptr, 0)) cache = make_cache();
     if (cache != nullptr) {
       if (__builtin_expect(cache->epoch != flush_epoch_.load(std::memory_order_relaxed), 0)) flush(*cache);
-      count_free(true, block->size, block->requested);
+      size_t requested = block->requested.load(std::memory_order_relaxed);
+      count_free(true, block->size, requested);
       add(cache->counts.frees, uint64_t{1});
       add(cache->counts.free_bytes, block->size);
-      add(cache->counts.freed_requested, block->requested);
+      add(cache->counts.freed_requested, uint64_t{requested});
       if (cache->blocks[size_class] < kMostCachedBlocks && cache->bytes + block->size <= kMostCachedBytes) {
         block->state.store(BlockState::kCached, std::memory_order_relaxed);
         following(block) = cache->first[size_class];
@@ -285,11 +286,12 @@ void Heap::free(Block* block) {
     }
   }
   std::lock_guard lock(mutex_);
-  count_free(block->segment->small, block->size, block->requested);
+  size_t requested = block->requested.load(std::memory_order_relaxed);
+  count_free(block->segment->small, block->size, requested);
   auto& counts = pool(block->segment->small);
   counts.frees++;
   counts.free_bytes += block->size;
-  counts.freed_requested += block->requested;
+  counts.freed_requested += requested;
   give(block);
 }
 

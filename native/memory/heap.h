@@ -30,8 +30,8 @@ struct Segment;
 enum class BlockState : uint8_t { kFree, kActive, kCached, kPurging };
 
 struct alignas(64) Block {
-  size_t size = 0;  // with the header
-  size_t requested = 0;
+  size_t size = 0;                   // with the header
+  std::atomic<size_t> requested{0};  // set by the thread that allocates from its cache, read by whoever visits
   Block* previous = nullptr;
   Block* next = nullptr;
   Segment* segment = nullptr;

@@ -49,7 +49,8 @@ void copy_heap(Copy& copy) {
     SegmentCopy shown{reinterpret_cast<uint64_t>(segment.address) + kHeader, segment.size, segment.small, made, {}};
     for (Block* block = segment.first(); block != nullptr; block = block->next) {
       bool active = block->state.load(std::memory_order_relaxed) == BlockState::kActive;
-      shown.blocks.push_back({reinterpret_cast<uint64_t>(block->data()), block->size, active ? block->requested : 0,
+      shown.blocks.push_back({reinterpret_cast<uint64_t>(block->data()), block->size,
+                              active ? block->requested.load(std::memory_order_relaxed) : 0,
                               active ? history.stack_of(*block) : 0, active});
     }
     copy.segments.push_back(std::move(shown));
