@@ -3,6 +3,8 @@
 TORCHREEL_NATIVE says which: "no" for none, or names such as "_core _decode"; without it, all.
 TORCHREEL_UNITY=no compiles each file by itself instead of a folder at a time: quicker after a change of one file, and
 slower from nothing.
+TORCHREEL_SANITIZE names sanitizers of the compiler, such as "address,undefined" or "thread": what is built with them
+stays in a folder of its own, build/sanitized/NAMES, and tests/native loads it from there.
 """
 
 import hashlib
@@ -22,9 +24,12 @@ from setuptools.command.build_ext import build_ext
 CXX = os.environ.get("CXX", "c++")
 HERE = Path(__file__).resolve().parent
 UNITY = os.environ.get("TORCHREEL_UNITY") != "no"
-BUILD = Path("build", "native" if UNITY else "native-by-file")
+SANITIZERS = os.environ.get("TORCHREEL_SANITIZE", "")
+BUILD = Path("build", "sanitized", SANITIZERS) if SANITIZERS else Path("build", "native" if UNITY else "native-by-file")
 NINJA = BUILD / "build.ninja"
 FLAGS = ["-std=c++20", "-fPIC", "-fwrapv", "-DNDEBUG", "-Wall", "-Wno-unused-function", "-fvisibility=hidden"]
+# Every finding ends the process. Types are not compared across libraries: ours are hidden in each.
+SANITIZE = [f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all", "-fno-sanitize=vptr"] if SANITIZERS else []
 # Headers of ours are named by their path in native/. Not by -I: then <memory> and <torch/...> could be ours, too.
 GENERATED = Path("build", "generated")
 QUOTED = ["-iquote", "native", "-iquote", "src/torchreel/include", "-iquote", str(GENERATED)]
@@ -74,6 +79,13 @@ def folder(name: str, flags: Flags, *, without: tuple[str, ...] = ()) -> Unit:
     return Unit(name, kept, flags)
 
 
+def folders(name: str, flags: Flags) -> tuple[Unit, ...]:
+    """A folder of native/ and all folders in it, each a unit."""
+    found = {path.parent.relative_to("native") for path in Path("native", name).rglob("*.cpp")}
+    units = (folder(str(path), flags) for path in sorted(found))
+    return tuple(unit for unit in units if unit.sources)
+
+
 def files(name: str, flags: Flags, *paths: str) -> Unit:
     """Single files of native/."""
     return Unit(name, tuple(Path("native", path) for path in paths), flags)
@@ -114,8 +126,8 @@ LIBRARIES = {
         ),
         torch=True,
     ),
-    "_decode": Library((folder("decode", _FAST), bindings("decode"))),
-    "_simulator": Library((folder("simulator", _FAST), folder("simulator/recorded", _FAST), bindings("simulator"))),
+    "_decode": Library((*folders("decode", _FAST), bindings("decode"))),
+    "_simulator": Library((*folders("simulator", _FAST), bindings("simulator"))),
     "_lite": Library((files("edge/lite", _BINDINGS, "edge/lite.cpp"),), torch=True),
     # No module of Python's, but a library: see native/edge/entry.cpp.
     "_edge_entry": Library((files("edge/entry", _FAST, "edge/entry.cpp"),)),
@@ -131,10 +143,7 @@ LIBRARIES = {
     ),
     "_graphs": Library(
         (
-            *(
-                folder(f"graphs/{name}", _MANY)
-                for name in ("call", "guards", "inductor", "kernels", "kernels/layers", "plan", "run")
-            ),
+            *folders("graphs", _MANY),
             _STEPS,
             files("torch/tensors", _MANY, "torch/tensor_layout.cpp", "torch/tensor_state.cpp"),
             files("cpython/dict_version", _MANY, "cpython/dict_version.cpp"),
@@ -184,7 +193,7 @@ class Graph:
             "  deps = gcc",
             "  description = $in",
             "rule link",
-            f"  command = {CXX} -shared -o $out $in $libraries",
+            f"  command = {shlex.join([*shlex.split(CXX), *SANITIZE])} -shared -o $out $in $libraries",
             "  description = $out",
             "rule check",
             "  command = cc -fsyntax-only $flags $in && touch $out",
@@ -209,8 +218,8 @@ class Graph:
         return self._edge("link", f"{BUILD}/{name}.so", objects, self._link if library.torch else [])
 
     def _objects(self, unit: Unit) -> list[str]:
-        common = [*FLAGS, *QUOTED, *(f"-D{macro}" for macro in unit.flags.macros), *self._includes]
-        flags = [*common, *unit.flags.optimize]
+        common = [*FLAGS, *SANITIZE, *QUOTED, *(f"-D{macro}" for macro in unit.flags.macros), *self._includes]
+        flags = [*common, *(("-O1", "-g1") if SANITIZERS else unit.flags.optimize)]
         after = f"{BUILD}/interpreter"
         if unit.flags.precompiled:
             header = BUILD / unit.flags.name / "precompiled.h"
@@ -287,6 +296,8 @@ class Build(build_ext):
         command = [sys.executable, "-m", "ninja", "-f", str(NINJA), "-j", jobs, *(libraries[name] for name in names)]
         if subprocess.run(command, env={**CACHE, **os.environ}).returncode != 0:
             raise SystemExit("The extensions could not be compiled: see above.")
+        if SANITIZERS:
+            return
         for extension, name in zip(self.extensions, names, strict=True):
             target = Path(self.get_ext_fullpath(extension.name))
             target.parent.mkdir(parents=True, exist_ok=True)

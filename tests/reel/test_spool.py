@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 
 import torchreel
 from tests.in_child import in_child
+from tests.reel.damaged_spools import read_damaged
 from torchreel import _core
 from torchreel.errors import CorruptReelError, ReelError
 from torchreel.record import RecordOptions, process
@@ -105,31 +105,6 @@ def test_files_of_another_tool(whole: Path, tmp_path: Path, file: str) -> None:
     (part / "spool" / file).unlink()
     with pytest.raises(CorruptReelError, match=f"it has no {file}"):
         spool.read(part)
-
-
-def damage(whole: Path, part: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    shutil.copytree(whole, part)
-    for file in ("events", "definitions"):
-        path = part / "spool" / file
-        content = bytearray(path.read_bytes())
-        for _ in range(chance.choice([0, 1, 3, 30])):
-            at = chance.randrange(len(content))
-            content[at] = chance.choice([0, 255, chance.randrange(256)])
-        path.write_bytes(content[: chance.choice([len(content), chance.randrange(len(content))])])
-
-
-def read_damaged(whole: Path, tmp_path: Path, seeds: range) -> None:
-    for seed in seeds:
-        print("seed", seed, flush=True)
-        part = tmp_path / "damaged"
-        damage(whole, part, seed)
-        try:
-            for table in spool.read(part).values():
-                table.validate(full=True)
-        except ReelError as error:
-            assert str(error).endswith(".")
-        shutil.rmtree(part)
 
 
 def test_damage_never_crashes(whole: Path, tmp_path: Path) -> None:
