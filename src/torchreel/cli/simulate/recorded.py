@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchreel.analyze.memory.model.history import History
+    from torchreel.analyze.memory.model.history import BlockHistory
     from torchreel.reel import Reel
 
 
@@ -30,7 +30,7 @@ def recorded(reel: Reel) -> list[Recorded]:
     return [_recorded(history) for history in histories(reel)]
 
 
-def _recorded(history: History) -> Recorded:
+def _recorded(history: BlockHistory) -> Recorded:
     peak = fragmentation = None
     if history.reserves:
         index = int(history.reserved.argmax())
@@ -49,7 +49,7 @@ def _recorded(history: History) -> Recorded:
     )
 
 
-def _room(history: History) -> int | None:
+def _room(history: BlockHistory) -> int | None:
     """What was reserved, and what the device still had, at the first request that failed."""
     free = next(((oom.position, oom.device_free) for oom in history.ooms if oom.device_free is not None), None)
     return None if free is None or not history.reserves else int(history.reserved[free[0]]) + free[1]

@@ -20,7 +20,7 @@ LAST_TIME = (2**63 - 1) // 1000
 
 
 @dataclass(frozen=True)
-class History:
+class TracedEvents:
     """The table without the names of devices, which are numbers here."""
 
     allocs: dict[str, pa.Array]
@@ -29,7 +29,7 @@ class History:
     live: dict[tuple[int, int], int]
 
 
-def read_history(values: Sequence[Any], stacks: Stacks, allocated: dict[int, int], budget: Budget) -> History:
+def read_events(values: Sequence[Any], stacks: Stacks, allocated: dict[int, int], budget: Budget) -> TracedEvents:
     """Check and read the traces of all devices; `allocated` is what each holds at the end."""
     if len(values) > MAX_DEVICES:
         raise WrongValueError(f"device_traces has {len(values)} devices, more than {MAX_DEVICES}")
@@ -44,7 +44,7 @@ def read_history(values: Sequence[Any], stacks: Stacks, allocated: dict[int, int
     pairing = pair(events)
     columns["total"] = pa.array(totals(events, pairing, allocated))
     columns["alloc"] = pa.array(pairing.alloc, mask=pairing.alloc < 0)
-    return History(columns, device, len(traces), pairing.live)
+    return TracedEvents(columns, device, len(traces), pairing.live)
 
 
 def _columns(rows: Rows, stacks: Stacks) -> dict[str, pa.Array]:

@@ -16,7 +16,7 @@ from torchreel.errors import CorruptSnapshotError, NotASnapshotError, first_line
 from torchreel.ingest.rows import Budget, Rows, WrongValueError, as_list, shown, whole, wrong
 from torchreel.ingest.snapshot.devices import names_of, read_devices
 from torchreel.ingest.snapshot.document import read_document
-from torchreel.ingest.snapshot.events import LAST_TIME, History, read_history
+from torchreel.ingest.snapshot.events import LAST_TIME, TracedEvents, read_events
 from torchreel.ingest.snapshot.settings import read_settings
 from torchreel.ingest.snapshot.stacks import Stacks
 from torchreel.ingest.snapshot.state import MAX_DEVICES, State, read_state
@@ -98,7 +98,7 @@ def _read(snapshot: dict[str, Any], budget: Budget) -> dict[str, pa.Table]:
     stacks = Stacks()
     state = read_state(as_list(_or_empty(snapshot, "segments"), "segments"), stacks, budget)
     traces = as_list(_or_empty(snapshot, "device_traces"), "device_traces")
-    history = read_history(traces, stacks, state.allocated(), budget)
+    history = read_events(traces, stacks, state.allocated(), budget)
     notes = as_list(_or_empty(snapshot, "external_annotations"), "external_annotations")
     budget.spend(len(notes))
     annotations, annotated = _annotations(notes)
@@ -132,7 +132,7 @@ def _annotations(values: Any) -> tuple[dict[str, pa.Array], Any]:
     return columns, device.fill_null(0).to_numpy()
 
 
-def _makers(state: State, history: History) -> pa.Array:
+def _makers(state: State, history: TracedEvents) -> pa.Array:
     """For each block that is not free, the event that made it, if the history goes back so far."""
     keys = zip(state.block_device.tolist(), state.blocks["address"].to_pylist(), strict=True)
     ids = np.fromiter((history.live.get(key, -1) for key in keys), np.int64, len(state.block_device))
@@ -141,7 +141,7 @@ def _makers(state: State, history: History) -> pa.Array:
 
 
 def _process(
-    snapshot: dict[str, Any], history: History, annotations: dict[str, pa.Array], devices: pa.Table
+    snapshot: dict[str, Any], history: TracedEvents, annotations: dict[str, pa.Array], devices: pa.Table
 ) -> pa.Table:
     version = snapshot.get("torch_version")
     if version is not None and type(version) is not str:

@@ -42,7 +42,7 @@ class Blocks:
     op: Ints
     stack: Ints
     thread: Ints
-    category: Ints  # number in History.categories, as recorded, or NOTHING
+    category: Ints  # number in BlockHistory.categories, as recorded, or NOTHING
 
     def __len__(self) -> int:
         return len(self.addr)

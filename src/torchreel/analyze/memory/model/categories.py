@@ -10,7 +10,7 @@ import numpy as np
 
 from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, translate
-from torchreel.analyze.memory.model.history import History
+from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.phases import (
     BACKWARD,
     CONSTRUCTION,
@@ -31,7 +31,7 @@ PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, INPUT, TEMPORARY, UNKNOWN = ra
 _SHORT = 2  # of steps, or of passes: what lives longer is not the input of one of them
 
 
-def categories(history: History, phases: Phases, steps: Steps) -> Ints:
+def categories(history: BlockHistory, phases: Phases, steps: Steps) -> Ints:
     """The category of each block, as a number of CATEGORIES."""
     blocks, count = history.blocks, history.events
     forward = _next(phases.forward_starts, blocks.start, count)
@@ -79,7 +79,7 @@ def _after(starts: Ints, positions: Ints) -> Mask:
     return np.searchsorted(starts, positions, side="right") > 0
 
 
-def _short(history: History, phases: Phases, steps: Steps) -> Mask:
+def _short(history: BlockHistory, phases: Phases, steps: Steps) -> Mask:
     """Whether each block lives in few steps only, or in few passes where there are no steps."""
     blocks = history.blocks
     if len(steps):

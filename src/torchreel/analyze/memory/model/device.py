@@ -11,7 +11,7 @@ import numpy as np
 from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.categories import CATEGORIES, categories
 from torchreel.analyze.memory.model.columns import NOTHING, Ints, rows_of
-from torchreel.analyze.memory.model.history import History, histories
+from torchreel.analyze.memory.model.history import BlockHistory, histories
 from torchreel.analyze.memory.model.phases import BACKWARD, Phases
 from torchreel.analyze.memory.model.phases_by_calls import phases_by_calls
 from torchreel.analyze.memory.model.phases_by_stacks import phases_by_stacks, phases_of_blocks
@@ -39,7 +39,7 @@ class DeviceMemory:
     """Questions about memory are asked of this."""
 
     run: Run
-    history: History
+    history: BlockHistory
 
     @functools.cached_property
     def phases(self) -> Phases:
@@ -146,5 +146,5 @@ def device_memories(reel: Reel) -> list[DeviceMemory]:
     return sorted(found, key=lambda memory: (-_greatest(memory.history), memory.history.process, memory.history.device))
 
 
-def _greatest(history: History) -> int:
+def _greatest(history: BlockHistory) -> int:
     return max(int(history.allocated.max()), int(history.reserved.max()))

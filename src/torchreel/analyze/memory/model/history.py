@@ -43,7 +43,7 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True)
-class History:
+class BlockHistory:
     """What one process's allocator did on one device."""
 
     process: int
@@ -111,7 +111,7 @@ class History:
         return self.start_ns if position < 0 or not self.events else int(self.times[min(position, self.events - 1)])
 
 
-def histories(reel: Reel) -> list[History]:
+def histories(reel: Reel) -> list[BlockHistory]:
     """The history of each device of each process that has an event or a block."""
     allocs = reel.table("allocs", _COLUMNS)
     blocks, segments = reel.table("blocks"), reel.table("segments")
@@ -147,7 +147,7 @@ def _history(
     allocs: pa.Table,
     final: pa.Table,
     segments: pa.Table,
-) -> History:
+) -> BlockHistory:
     order = np.argsort(ints(allocs, "id"), kind="stable")
     if len(order) and (np.diff(order) < 0).any():
         allocs = allocs.take(order)
@@ -160,7 +160,7 @@ def _history(
         segments = segments.slice(0, 0)
     start_ns, times = _times(allocs, row)
     unknown = (action == COMPLETE) & (ints(allocs, "size") < 0)
-    return History(
+    return BlockHistory(
         process=process,
         process_name=str(row.get("name") or ""),
         device=device,

@@ -7,7 +7,7 @@ import numpy as np
 from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.calls import Calls
 from torchreel.analyze.memory.model.columns import NOTHING, Ints, rows_of
-from torchreel.analyze.memory.model.history import History
+from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.parameters import became_parameters
 from torchreel.analyze.memory.model.phases import (
     ASIDE,
@@ -24,7 +24,7 @@ from torchreel.analyze.memory.model.phases import (
 from torchreel.analyze.memory.model.run import Run
 
 
-def phases_by_calls(run: Run, history: History, by_stack: Ints) -> Phases:
+def phases_by_calls(run: Run, history: BlockHistory, by_stack: Ints) -> Phases:
     """The phases of a history whose events know their calls; `by_stack` has what stacks tell of each block."""
     calls = run.calls
     blocks = history.blocks

@@ -9,13 +9,13 @@ import numpy as np
 
 from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.columns import Ints, Mask, ints, texts
-from torchreel.analyze.memory.model.history import History
+from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.phases import ASIDE, BACKWARD, FORWARD, OTHER, RECOMPUTE, Phases
 from torchreel.analyze.memory.model.run import Run
 from torchreel.analyze.memory.model.stack_phases import phase_of_stacks
 
 
-def phases_by_stacks(run: Run, history: History, phase: Ints) -> Phases:
+def phases_by_stacks(run: Run, history: BlockHistory, phase: Ints) -> Phases:
     """The phases of a history without calls; `phase` is that of each block."""
     blocks, count = history.blocks, history.events
     order = np.argsort(blocks.start, kind="stable")
@@ -53,7 +53,7 @@ def _forward_begins(stack: Ints, kind: Ints, changes: Mask) -> Ints:
     return np.flatnonzero((kind == FORWARD) & (stack == stack[first]))
 
 
-def _annotated(run: Run, history: History) -> Ints:
+def _annotated(run: Run, history: BlockHistory) -> Ints:
     """Positions at which the optimizer was called, or had done."""
     if not history.has_times:
         return np.zeros(0, np.int64)
@@ -62,7 +62,7 @@ def _annotated(run: Run, history: History) -> Ints:
     return history.positions(ints(run.annotations, "time_ns")[chosen])
 
 
-def phases_of_blocks(run: Run, history: History) -> Ints:
+def phases_of_blocks(run: Run, history: BlockHistory) -> Ints:
     """The phase of each block by the frames of its stack alone."""
     stacks = run.stacks
     row = stacks.rows(history.blocks.stack)
