@@ -3,8 +3,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "graphs/call/gradient_parts.h"
-#include "graphs/call/python_in_backward.h"
+#include "graphs/call/backward/gradient_parts.h"
+#include "graphs/call/backward/python_in_backward.h"
 #include "graphs/guards/follower.h"
 #include "graphs/guards/python_guards.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "graphs/call/backward.h"
-#include "graphs/call/replay.h"
+#include "graphs/call/backward/backward.h"
+#include "graphs/call/replay/replay.h"
 #include "graphs/call/signature.h"
 #include "graphs/guards/python_guards.h"
 

@@ -90,20 +90,20 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // Null if the storage is no memory of a pool.
   static Lease* lease_of(const c10::StorageImpl& storage);
 
-  // The first lease that these ranges, merged, would overwrite, or null.
-  // No run begins after all: every lease is its holder's.
+  // Every lease is its holder's again: the run that would have taken some over failed.
   void stop_passing();
+  // The first lease that these ranges, merged, would overwrite, or null.
   const Lease* first_in(const std::vector<Range>& ranges) const;
   std::vector<Range> leased() const;
   size_t leases() const;
 
   // Where in the tree of graphs this thread is.
   uint32_t position = 0;          // the graph that ran last in this step; 0 at its beginning
-  std::vector<const void*> path;  // recordings that ran in it
+  std::vector<const void*> path;  // replays that ran in this step
   void begin_step();
 
-  // Where a replay, by its number, has its graphs of this thread: that of the last run. Guarded by `running`.
-  uint64_t last_route = 0;
+  // The replay that ran last in this thread, by its id, and its ThreadBranches here. Guarded by `running`.
+  uint64_t last_replay = 0;
   void* last_branches = nullptr;
 
  private:

@@ -1,4 +1,4 @@
-#include "graphs/call/python_in_backward.h"
+#include "graphs/call/backward/python_in_backward.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>

@@ -1,4 +1,4 @@
-#include "graphs/call/gradient_parts.h"
+#include "graphs/call/backward/gradient_parts.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>

@@ -1,4 +1,4 @@
-#include "graphs/call/backward.h"
+#include "graphs/call/backward/backward.h"
 
 #include <ATen/EmptyTensor.h>
 #include <torch/csrc/autograd/functions/utils.h>

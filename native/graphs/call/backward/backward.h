@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graphs/call/modes.h"
-#include "graphs/call/replay.h"
+#include "graphs/call/replay/replay.h"
 
 namespace torchreel::graphs {
 
