@@ -1,5 +1,4 @@
-// Memory for what a tape records: bumped from mapped chunks, so that the program's own heap is not cut into pieces by
-// it.
+// Memory for what a tape records: an arena of mapped chunks, so that it does not fragment the program's own heap.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +22,7 @@ class Arena {
     for (auto& chunk : chunks_) give_back(chunk);
   }
 
-  // Room for that many words in a row; stays where it is as long as the arena.
+  // Contiguous room for so many words. Its address is stable as long as the arena lives.
   uint64_t* take(size_t words) {
     if (words > left_) grow(words);
     uint64_t* at = at_;
@@ -83,7 +82,7 @@ class Arena {
   std::vector<Chunk> chunks_;
 };
 
-// A list that only grows, in an arena: what is added stays where it is.
+// A list that only grows, in an arena: addresses of its elements are stable.
 template <class T>
 class Log {
  public:

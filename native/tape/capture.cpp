@@ -18,7 +18,7 @@ namespace torchreel::tape {
 namespace {
 
 std::atomic<uint64_t> captures{0};
-// A call that comes while the tape stops writes to the one that is stopping, which is kept until the next one starts.
+// A call that arrives while a capture stops writes to it. It is kept until the next one starts.
 std::atomic<Capture*> latest{nullptr};
 
 struct ThreadIndex {
@@ -27,7 +27,7 @@ struct ThreadIndex {
 };
 __thread ThreadIndex thread_index __attribute__((tls_model("initial-exec")));
 
-// Everything in a generator that decides what it gives next.
+// All of a generator that decides what it draws next.
 at::Tensor state_of(const at::Generator& generator) {
   at::AutoDispatchBelowADInplaceOrView guard;
   c10::impl::ExcludeDispatchKeyGuard quiet(kKey);
@@ -100,7 +100,7 @@ void Capture::insert(const OpInfo& op, const std::vector<c10::IValue>& arguments
   record.time = ticks();
   record.thread = thread();
   Writer given(*this, false);
-  bool shares = std::exchange(shares_, false);  // what is inserted is not checked in its turn
+  bool shares = std::exchange(shares_, false);  // inserted records are not checked themselves
   for (const auto& value : arguments) given.put(value);
   Writer gave(*this, true);
   for (const auto& value : results) gave.put(value);
@@ -257,7 +257,7 @@ void Writer::put_tensor(const at::Tensor& tensor) {
   if (tensors != nullptr) tensors->push_back(tensor);
   if (tape_.blanks_ != 0 && !gives_ && op != nullptr) tape_.check_blank(tensor, slot, *this);
   if (gives_ && op != nullptr && op->blank) tape_.note_blank(slot);
-  // What torch.tensor() made is new at each call, and may be written after this.
+  // torch.tensor() makes a new tensor at each call, which may be written later.
   bool fresh = op != nullptr && op->name == "aten::lift_fresh";
   if ((tape_.options.hashes || fresh) && slots.externals().size() != known) tape_.keep_start(tensor, slot);
   if (!tape_.shares_) return;
@@ -362,7 +362,7 @@ Call::Call(const OpInfo& op) : tape_(*latest), op_(op), lock_(tape_.mutex, std::
   where();
   given_.op = &op;
   lock_.lock();
-  where_.module = place_of_module();
+  where_.module = index_of_module();
   tape_.slots.op = static_cast<uint32_t>(tape_.ops.size());
 }
 
@@ -381,7 +381,7 @@ void Call::where() {
   module_ = module_of_caller();
 }
 
-uint32_t Call::place_of_module() {
+uint32_t Call::index_of_module() {
   if (module_ == nullptr) return kNone;
   auto known = tape_.module_indices_.find(module_);
   if (known != tape_.module_indices_.end()) return known->second;
@@ -397,7 +397,7 @@ uint32_t Call::place_of_module() {
 }
 
 void Call::before_kernel() {
-  if (given_.meta) return lock_.unlock();  // shapes are being worked out, by a compiler or for a fake tensor
+  if (given_.meta) return lock_.unlock();  // a compiler or a fake tensor only computes shapes
   where_.thread = tape_.thread();
   if (op_.random) {
     if (given_.generator == kNone) given_.generator = tape_.index_of(at::detail::getDefaultCPUGenerator());

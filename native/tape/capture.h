@@ -1,4 +1,4 @@
-// A function's ops on their way to the tape: what is recorded of each call, from whatever thread it comes.
+// The recording of a tape: what is kept of each op that a function calls, from whatever thread.
 #pragma once
 
 #include <ATen/core/List.h>
@@ -28,7 +28,7 @@
 
 namespace torchreel::tape {
 
-// The way of capture: a fallback on a dispatch key that torch 2.13 leaves free, below autograd and above the backends.
+// Ops are captured by a fallback on a dispatch key that torch 2.13 leaves free, below autograd and above the backends.
 inline constexpr auto kKey = c10::DispatchKey::Fake;
 
 inline c10::DispatchKeySet below(c10::DispatchKeySet keys) {
@@ -38,10 +38,10 @@ inline c10::DispatchKeySet below(c10::DispatchKeySet keys) {
 struct OpRecord {
   const OpInfo* op = nullptr;
   const uint64_t* arguments = nullptr;
-  const uint64_t* results = nullptr;  // null: the op is on its way, or has failed
+  const uint64_t* results = nullptr;  // null while the op runs, and if it has failed
   uint64_t time = 0;                  // ticks
-  uint64_t sequence = 0;              // of autograd: that of the next node
-  uint64_t node = 0;                  // in backward: the sequence of the node, + 1
+  uint64_t sequence = 0;              // autograd's number for its next node
+  uint64_t node = 0;                  // in a backward: the number of the node that runs, + 1
   uint32_t stack = 0;
   uint32_t module = kNone;
   uint32_t thread = 0;
@@ -72,23 +72,23 @@ class Capture {
 
   // The one that is running, or null.
   static Capture* active() { return active_.load(std::memory_order_acquire); }
-  // A tensor that is given anew at each replay: its slot.
+  // Makes a tensor an input, which each replay is given, and returns its slot.
   uint32_t take_input(const at::Tensor& tensor);
   void start();
-  // From now on calls pass by. Frees nothing that a call on its way may still touch.
+  // Ends the recording. Frees nothing that a call in another thread may still use.
   void stop();
   // Whether the calling thread's ops are recorded.
   static void follow_thread(bool on);
 
-  // Records that the bytes of a tensor are known to Python, which replay must find again.
+  // Records that Python has read the bytes of a tensor: a replay must find the same.
   void seen(const at::Tensor& tensor);
   // ... and that others may read and write them at any time from now on.
   void share(const at::Tensor& tensor);
-  // A call of a region that is no op, by its place among the caller's own objects: what it was given and gave.
+  // A call of a compiled region, which is no op, by the caller's index of it.
   void opaque(int64_t region, const std::vector<at::Tensor>& given, const std::vector<at::Tensor>& gave);
-  // Python asked for the strides of a tensor or for its place in memory, or whether it requires a gradient.
+  // Python asked for the strides of a tensor or for its address, or whether it requires a gradient.
   void asked(const at::Tensor& tensor, Asked what);
-  // Has the state of a generator on record, before Python changes it.
+  // Records the state of a generator, before Python changes it.
   void note_generator(const at::Generator& generator);
   // Python asked for the state of a generator, and has it as this tensor.
   void generator_read(const at::Generator& generator, const at::Tensor& state);
@@ -98,7 +98,7 @@ class Capture {
   void generator_cloned(const at::Generator& from, const at::Generator& to);
   // A number of a generator left for Python: its seed, or the new one that the system gave it.
   void generator_number(const at::Generator& generator, bool is_new);
-  // What generators were left in, at the end.
+  // Records the last states of generators.
   void finish_generators();
 
   const Moment begin = moment(CLOCK_REALTIME);
@@ -109,9 +109,9 @@ class Capture {
   Log<OpRecord> ops;
   std::vector<c10::IValue> objects;
   std::vector<KnownGenerator> generators;
-  std::vector<void*> modules;                                   // Python objects by place
+  std::vector<void*> modules;                                   // Python objects, by their index on the tape
   std::vector<void*> module_references;                         // owned
-  std::vector<std::pair<uint32_t, at::Tensor>> start_storages;  // with hashes: externals as they were
+  std::vector<std::pair<uint32_t, at::Tensor>> start_storages;  // with hashes: copies of externals at the beginning
   std::deque<std::vector<std::optional<Digest>>> digests;
   std::vector<std::pair<uint32_t, std::string>> ranges;  // of the profiler, each with the op that came next
   const CaptureOptions options;
@@ -121,18 +121,18 @@ class Capture {
   friend class Writer;
   uint32_t thread();
   uint32_t index_of(const at::Generator& generator);
-  // Says what the program did to a generator since an op last drew from it.
+  // Records what the program did to a generator since an op last drew from it.
   void check_generator(uint32_t index);
   void insert(const OpInfo& op, const std::vector<c10::IValue>& arguments, const std::vector<c10::IValue>& results);
-  // Says what others wrote to a shared storage since an op last touched it.
+  // Records what others wrote to a shared storage since an op last used it.
   void check_shared(const at::Tensor& tensor);
-  // Says what was written to new memory without an op: C++ makes tensors of numbers like that.
+  // Records what was written to new memory without an op: C++ makes tensors of numbers like that.
   void check_blank(const at::Tensor& tensor, uint32_t slot, const Writer& call);
   void note_blank(uint32_t slot);
   void keep_start(const at::Tensor& tensor, uint32_t slot);
 
   static std::atomic<Capture*> active_;
-  const uint64_t number_;    // tells a thread that it has not met this capture yet
+  const uint64_t number_;    // by which a thread sees that this capture is new to it
   at::Tensor begin_random_;  // the state of the default generator when the tape began
   uint32_t threads_ = 0;
   bool shares_ = false;
@@ -140,14 +140,14 @@ class Capture {
   std::unordered_map<void*, uint32_t> module_indices_;
 
  public:
-  // Tensors whose gradient Python set, by the address of the Python object: each with the records that were there then.
+  // Tensors whose gradient Python set, by the address of the Python object, each with the number of ops until then.
   std::unordered_map<const void*, size_t> gradients_set;
   // ... and those whose gradient Python looked at.
   std::unordered_set<const void*> gradients_read;
   bool version_read = false;  // whether Python asked how often a tensor was written
 };
 
-// Values as words, at the end of what was written before.
+// Encodes values as words: see words.h.
 class Writer {
  public:
   explicit Writer(Capture& tape, bool gives) : tape_(tape), gives_(gives) {}
@@ -198,7 +198,7 @@ class Writer {
     std::apply([&](const auto&... each) { (put(each), ...); }, values);
   }
 
-  // Gives the words their place on the tape.
+  // Moves the words to the tape's arena.
   const uint64_t* keep();
 
   uint32_t generator = kNone;                  // the last that was put
@@ -206,7 +206,7 @@ class Writer {
   const OpInfo* op = nullptr;                  // whose arguments or results they are
   bool written = false;                        // whether the op writes what is put next
   std::vector<at::Tensor> shared;              // tensors on shared storages
-  std::vector<at::Tensor>* tensors = nullptr;  // where to note all that are put, if anywhere
+  std::vector<at::Tensor>* tensors = nullptr;  // if not null: collects all tensors that are put
 
  private:
   void word(uint64_t value) {
@@ -252,7 +252,7 @@ class Call {
     finish(gave);
   }
   void result() { result(std::tuple<>()); }
-  // The same for a boxed call: what lies on the stack.
+  // The same for a boxed call, from its stack.
   void results(c10::ArrayRef<c10::IValue> values) {
     lock_.lock();
     Writer gave(tape_, true);
@@ -267,7 +267,7 @@ class Call {
   void before_kernel();
   void finish(Writer& gave);
   void where();
-  uint32_t place_of_module();
+  uint32_t index_of_module();
 
   Capture& tape_;
   const OpInfo& op_;

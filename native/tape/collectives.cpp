@@ -36,7 +36,7 @@ void wait_for(const torch::jit::Stack& results) {
     waited = true;
   }
   if (waited) return;
-  for (const auto& result : results) {  // of a functional one, which keeps its work to itself
+  for (const auto& result : results) {  // of a functional collective, which does not return its work
     if (result.isTensor()) wait_for(result.toTensor());
     if (!result.isTensorList()) continue;
     for (const at::Tensor& tensor : result.toTensorVector()) wait_for(tensor);

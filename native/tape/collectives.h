@@ -8,16 +8,17 @@
 
 namespace torchreel::tape {
 
-// All ranks take part, and it goes on after it has returned.
+// Whether all ranks take part. Such an op goes on after it has returned.
 bool is_collective(std::string_view name);
-// From one rank to another: which of two comes first is for the ranks to agree on.
+// Whether it sends from one rank to another. The ranks must agree on the order of such ops.
 bool is_between_two(std::string_view name);
-// Gloo copies what it gives when it is waited for, by ops that a tape sees, from memory that nobody else knows.
+// Whether Gloo copies its results when it is waited for: by ops that a tape sees, from memory that the tape does not
+// know.
 bool is_finished_by_waiting(std::string_view name);
 // Whether it writes its first argument, though its schema does not say so.
 bool writes_first(std::string_view name);
 
-// Calls such an op, and waits until it is done. The GIL may be held or not: others have it meanwhile, for threads of a
+// Calls a collective, and waits until it is done. Releases the GIL meanwhile if it is held: threads of the process
 // group may need it.
 void run_collective(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kAutograd = c10::DispatchKey::AutogradCPU;
 
-// They write memory with no op that does it: a tape of their parts would have results that nobody computed.
+// They write memory without an op: on a tape of their parts, nothing would compute the results.
 constexpr std::array kWhole = {
     "max_pool1d",
     "_sobol_engine_draw",
@@ -34,7 +34,7 @@ constexpr std::array kWhole = {
     "fbgemm_pack_quantized_matrix.KN",
 };
 
-// They read lengths or places out of these arguments, and go on with the numbers.
+// They read lengths or indices from these arguments, and go on with the numbers.
 struct Reads {
   const char* op;
   std::array<int, 2> arguments;  // -1 for none
@@ -49,7 +49,7 @@ constexpr std::array<Reads, 7> kReads = {{
     {"rnn_relu.data", {1, -1}},
 }};
 
-// What torch would have called, had we not come between.
+// The kernel that torch would have called.
 void call_parts(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   static std::mutex mutex;
   static auto* kernels = new std::unordered_map<const void*, c10::SafeKernelFunction>();
@@ -81,7 +81,7 @@ bool is_followed() {
 void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   size_t count = op.schema().arguments().size();
   auto arguments = c10::ArrayRef<c10::IValue>(stack->data() + stack->size() - count, count);
-  // With a gradient torch has other ops for it, which the tape sees.
+  // If a gradient is needed, torch calls other ops, which the tape sees.
   if (!is_followed() || needs_gradient(arguments)) return call_parts(op, keys, stack);
   at::AutoDispatchBelowADInplaceOrView guard;
   op.callBoxed(stack);

@@ -31,7 +31,7 @@ class Decoder {
   }
 
   py::dict decode() {
-    places();
+    find_indices();
     py::list ops;
     aliases_.assign(capture_.slots.all().size(), false);
     for (size_t i = 0; i < capture_.ops.size(); i++) {
@@ -44,15 +44,15 @@ class Decoder {
     all["ops"] = ops;
     all["slots"] = slots();
     all["alias_problem"] = alias_problem_;
-    all["places"] = place_;
+    all["indices"] = indices_;
     return all;
   }
 
  private:
   enum Class { kRef, kStorageOf, kComplex, kDevice, kNamed, kGeneratorClass, kObjectClass, kOp, kSlot, kDigest };
 
-  // Where each record will stand, with what is inserted before it; and which op each node of autograd came from.
-  void places() {
+  // The index of each record in the program, with aliases inserted before it; and the op of each node of autograd.
+  void find_indices() {
     alias_at_.assign(capture_.ops.size() + 1, {});
     const auto& slots = capture_.slots.all();
     for (uint32_t slot = 0; slot < slots.size(); slot++) {
@@ -61,18 +61,18 @@ class Decoder {
       while (at < capture_.ops.size() && capture_.ops[at].results == nullptr) at++;  // one that failed
       alias_at_[std::min(at, capture_.ops.size())].push_back(slot);
     }
-    place_.assign(capture_.ops.size(), -1);
-    int64_t place = 0;
+    indices_.assign(capture_.ops.size(), -1);
+    int64_t index = 0;
     std::unordered_map<uint32_t, uint64_t> last = {{0, capture_.begin_sequence}};
     for (size_t i = 0; i < capture_.ops.size(); i++) {
       const auto& record = capture_.ops[i];
       if (record.results == nullptr) continue;
-      place += static_cast<int64_t>(alias_at_[i].size());
-      place_[i] = place++;
+      index += static_cast<int64_t>(alias_at_[i].size());
+      indices_[i] = index++;
       if (record.inserted) continue;
-      // The kernel of autograd makes its node before it goes on to the op: the first op after that is the node's own.
+      // Autograd makes a node before it calls the op: the first op after that belongs to the node.
       uint64_t& before = last[record.thread];
-      if (record.sequence > before && record.sequence > 0) forward_.emplace(record.sequence, place_[i]);
+      if (record.sequence > before && record.sequence > 0) forward_.emplace(record.sequence, indices_[i]);
       before = record.sequence;
     }
   }
@@ -206,7 +206,7 @@ class Decoder {
     return all;
   }
 
-  // Tensors that are nested say that they are strided, and have no strides.
+  // Nested tensors claim to be strided, and have no strides.
   static std::string layout_name(const SlotRecord& slot, bool strided) {
     auto layout = static_cast<c10::Layout>(slot.layout);
     return !strided && layout == c10::kStrided ? "nested" : name_in(kLayouts, layout);
@@ -238,7 +238,7 @@ class Decoder {
   std::vector<py::object> refs_;
   std::vector<std::vector<uint32_t>> alias_at_;
   std::vector<bool> aliases_;
-  std::vector<int64_t> place_;
+  std::vector<int64_t> indices_;
   std::unordered_map<uint64_t, int64_t> forward_;  // sequence of the next node -> op
   Moment end_ = moment(CLOCK_REALTIME);
   double ticks_per_ns_ = 0;

@@ -10,7 +10,7 @@ namespace torchreel::tape {
 
 namespace {
 
-// A method's function can be exchanged where it stands: nothing that Python has cached of the class changes.
+// Replaces the function of a method in place, so that Python's caches of the class stay valid.
 struct Method {
   const char* name;
   PyCFunction ours;
@@ -24,7 +24,7 @@ const at::Tensor* tensor_in(PyObject* object) {
 
 bool is_plain(const at::Tensor& tensor) { return tensor.defined() && !tensor.key_set().has(c10::DispatchKey::Python); }
 
-// The tape, unless this thread is not on it or within the kernel of an op, which replays as a whole.
+// The tape, if it records this thread, and the thread is not within the kernel of an op, which replays as a whole.
 Capture* tape_of_caller() {
   bool on = c10::impl::tls_is_dispatch_key_included(kKey) && !c10::impl::tls_is_dispatch_key_excluded(kKey);
   return on ? Capture::active() : nullptr;
@@ -52,7 +52,7 @@ PyObject* tolist(PyObject* self, PyObject* nothing) {
   return kToList.theirs(self, nothing);
 }
 
-// How a tensor lies in memory is no value of it, and an input of a replay may lie otherwise: unless Python asked.
+// Inputs of a replay may have other strides and addresses, unless Python asked for them.
 template <int which>
 PyObject* ask_strides(PyObject* self, PyObject* args, PyObject* kwargs);
 template <int which>
@@ -81,7 +81,7 @@ PyObject* ask_address(PyObject* self, PyObject* nothing) {
   return kAddresses[which].theirs(self, nothing);
 }
 
-// What Python puts into x.grad leaves no other trace; nor does the question whether x requires a gradient.
+// `x.grad = ...` and `x.requires_grad` leave no other trace.
 struct Property {
   const char* name;
   getter our_get;
@@ -192,7 +192,7 @@ PyObject* make_tensor(PyObject* self, PyObject* args, PyObject* kwargs) {
   return theirs(self, args, kwargs);
 }
 
-// What Python does to a generator: the tape does the same to it at that place, and knows the states that Python holds.
+// Python changes a generator: the tape does the same to it at the same point, and knows the states that Python holds.
 enum GeneratorCall { kManualSeed, kSeed, kSetState, kGraphsafeSetState, kGetState, kInitialSeed, kCloneState };
 
 template <GeneratorCall which>
@@ -212,7 +212,7 @@ at::Tensor plain_tensor(PyObject* object) {
 template <GeneratorCall which>
 PyObject* call_generator(PyObject* self, PyObject* argument) {
   const auto generator = reinterpret_cast<THPGenerator*>(self)->cdata;
-  // What it was before is asked for while it is still known, whichever thread it is that sets it.
+  // Record the state before it is lost, whichever thread sets it.
   if (auto* tape = Capture::active()) tape->note_generator(generator);
   PyObject* result = kGeneratorCalls[which].theirs(self, argument);
   auto* tape = tape_of_caller();

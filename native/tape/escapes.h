@@ -3,7 +3,7 @@
 
 namespace torchreel::tape {
 
-// Sees them while on, by standing in their place in torch's own table of methods. Needs the GIL.
+// Records them while it is on: replaces the functions in torch's own table of methods. Needs the GIL.
 void watch_escapes(bool on);
 
 }  // namespace torchreel::tape

@@ -30,7 +30,7 @@ void record(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::
     if (op.arguments > 0) note_range(op, *stack);
     return handle.redispatchBoxed(below(keys), stack);
   }
-  // Below autograd, which takes such ops apart elsewhere: in inference mode this is the first to see them.
+  // Autograd decomposes such ops before they get here. In inference mode they arrive whole.
   if (op.parts && !is_recorded_whole(handle)) return handle.redispatchBoxed(below(keys), stack);
   Call call(op);
   for (size_t i = stack->size() - op.arguments; i < stack->size(); i++) call.argument((*stack)[i]);

@@ -1,4 +1,4 @@
-// The way into the tape: what is registered with torch's dispatcher.
+// What the tape registers with torch's dispatcher.
 #pragma once
 
 namespace torchreel::tape {

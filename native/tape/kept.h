@@ -1,4 +1,4 @@
-// What a program points to and a file cannot hold: generators, and values that are neither tensors nor plain.
+// What a program refers to and a file cannot hold: generators, and values that are neither tensors nor plain.
 #pragma once
 
 #include <ATen/core/Generator.h>

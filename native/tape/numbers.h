@@ -1,4 +1,4 @@
-// Numbers that left for Python, compared with those of the recording.
+// Numbers that left for Python, compared with those of the recording; and numbers as tensors.
 #pragma once
 
 #include <ATen/ScalarOps.h>
@@ -39,9 +39,16 @@ inline bool same_number(const c10::IValue& a, const c10::IValue& b) {
   return text_of(a) == text_of(b);
 }
 
-// As torch makes a tensor of a Python number.
+// A tensor that torch makes of a Python number.
 inline at::Tensor number_tensor(double value) {
   auto tensor = at::scalar_tensor(value, at::TensorOptions(at::kDouble));
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+// The same of a number of any type.
+inline at::Tensor wrapped_number(const c10::Scalar& value) {
+  auto tensor = c10::scalar_to_tensor(value);
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }

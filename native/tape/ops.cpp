@@ -36,7 +36,7 @@ bool gives_views(const c10::FunctionSchema& schema) {
   return true;
 }
 
-// Their schemas do not say it: a new tensor, or a view, as it comes; or views that depend on values.
+// They return a new tensor or a view, as the case may be, or views that depend on values. Their schemas do not say so.
 const std::unordered_set<std::string> kMayGiveViews = {"aten::reshape", "aten::contiguous", "aten::to", "aten::flatten",
                                                        "aten::tensor_split"};
 const std::unordered_set<std::string> kReshapes = {"aten::resize_",
@@ -67,7 +67,7 @@ OpInfo::OpInfo(c10::OperatorHandle op)
   bool aten = base.starts_with("aten::");
   varying = (!aten && !is_collective(base)) || handle.hasTag(at::Tag::dynamic_output_shape) ||
             handle.hasTag(at::Tag::data_dependent_output);
-  // An op of others may do its work by itself, whatever it is registered as.
+  // An op that is not torch's may do its work without other ops, whatever it is registered as.
   parts = aten && handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
           !handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   factory = true;
@@ -81,12 +81,12 @@ OpInfo::OpInfo(c10::OperatorHandle op)
 }
 
 const OpInfo& info_of(const c10::OperatorHandle& op) {
-  // Asked for at each call: the last ones by address of their schema, without a lock.
+  // Each recorded call asks for it: a cache by address of the schema, without a lock.
   static std::array<std::atomic<const OpInfo*>, 4096> recent{};
   const void* schema = &op.schema();
   auto& entry = recent[(reinterpret_cast<uintptr_t>(schema) * 0x9e3779b97f4a7c15 >> 48) % recent.size()];
   const OpInfo* found = entry.load(std::memory_order_acquire);
-  // An op may go, with its library, and another come to its place.
+  // A library may be unloaded, and another op get the address of its schema.
   auto is_it = [&](const OpInfo& info) { return info.schema == schema && info.operator_name == op.operator_name(); };
   if (found != nullptr && is_it(*found)) return *found;
   static std::mutex mutex;
@@ -100,6 +100,14 @@ const OpInfo& info_of(const c10::OperatorHandle& op) {
 
 const OpInfo& op_named(const char* name, const char* overload) {
   return info_of(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
+}
+
+const OpInfo& op_named(const std::string& name) {
+  auto dot = name.find('.', name.find("::"));
+  auto op = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  if (!op.has_value()) throw std::invalid_argument("There is no op " + name + " in this process.");
+  return info_of(*op);
 }
 
 }  // namespace torchreel::tape

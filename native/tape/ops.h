@@ -1,4 +1,4 @@
-// What the tape must know of an op beside its schema, found once.
+// What the tape must know of an op beside its schema.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -22,16 +22,18 @@ struct OpInfo {
   bool reshapes = false;      // changes sizes, strides or the storage of its first argument
   bool unset = false;         // gives memory that nobody has written
   bool blank = false;         // ... and that is new
-  bool shallow = false;       // does not look at values: views, and what is made like another
-  bool silent = false;        // of no consequence for tensors: ranges of the profiler
-  bool varying = false;       // sizes of its results depend on more than sizes
+  bool shallow = false;       // does not read values: views, and empty_like() and others
+  bool silent = false;        // has no effect on tensors: ranges of the profiler
+  bool varying = false;       // the sizes of its results depend on values
   bool factory = false;       // has no tensor among its arguments
-  bool parts = false;         // torch itself runs it as a number of others
+  bool parts = false;         // torch decomposes it into other ops
   std::vector<bool> written;  // for each argument
 };
 
-// Thread-safe. Stays where it is.
+// Thread-safe. Its address is stable.
 const OpInfo& info_of(const c10::OperatorHandle& op);
 const OpInfo& op_named(const char* name, const char* overload);
+// By its whole name: "aten::add.Tensor". Throws if this process has no such op.
+const OpInfo& op_named(const std::string& name);
 
 }  // namespace torchreel::tape

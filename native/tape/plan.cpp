@@ -16,9 +16,9 @@ namespace torchreel::tape {
 
 namespace {
 
-// The anchor is of the same storage, and may be of another dtype or conjugated, which the slot is not.
+// The anchor has the same storage. It may have another dtype, or a conjugate bit, which the slot has not.
 at::Tensor view_of(const at::Tensor& anchor, const PlanSlot& slot) {
-  // A file may say anything, and an op may have given another storage than it did.
+  // A file may be damaged, and an op may return another storage than it did.
   auto* impl = anchor.unsafeGetTensorImpl();
   if (!anchor.defined() || slot.extent > impl->unsafe_storage().nbytes()) {
     throw std::runtime_error("A view reaches beyond the memory that it is of.");
@@ -40,7 +40,27 @@ std::string geometry_of(c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntA
   return text.str();
 }
 
-// Above the backends nothing is done to these: no autograd, no autocast, whatever the caller has switched on.
+template <class Visit>
+void for_each_result(const Step& step, Visit visit) {
+  for (const auto& gave : step.gave) {
+    for (uint32_t slot : gave.slots) {
+      if (slot != kNone) visit(slot);
+    }
+  }
+}
+
+// Of the arguments, then of the results.
+template <class Visit>
+void for_each_slot(const Step& step, Visit visit) {
+  for (const auto& given : step.given) {
+    for (uint32_t slot : given.slots) {
+      if (slot != kNone) visit(slot);
+    }
+  }
+  for_each_result(step, visit);
+}
+
+// Dispatch keys that ops of a replay skip: no autograd and no autocast, whatever the caller has switched on.
 constexpr auto kAbove = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 bool nobody_listens() {
@@ -49,7 +69,7 @@ bool nobody_listens() {
   return (included - usual - kAbove).empty() && !at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value();
 }
 
-// Whether the backend for dense CPU tensors is all that the call will meet.
+// Whether the call meets only the backend for dense CPU tensors.
 bool is_dense_cpu(const torch::jit::Stack& stack) {
   auto keys = c10::DispatchKeySet();
   bool tensors = false;
@@ -93,84 +113,98 @@ bool Plan::is_elided(const Step& step, const std::vector<bool>& reshaped) const 
 }
 
 void Plan::close(const std::vector<uint32_t>& kept) {
+  size_t ops = 0;
+  for (const auto& step : steps_) ops = std::max<size_t>(ops, step.index + 1);
+  numbers_.assign(ops, 0);
+  leave_out_views();
+  sort_slots();
+  set_frees(last_uses(kept));
+  find_written();
+  storages_.assign(slots_.size(), nullptr);
+}
+
+// By storage: whether an op changes the shape or the storage of a tensor on it in place.
+std::vector<bool> Plan::find_reshaped() const {
   uint32_t storages = 0;
   for (const auto& slot : slots_) storages = std::max(storages, slot.storage + 1);
   std::vector<bool> reshaped(storages, false);
-  size_t ops = 0;
   for (const auto& step : steps_) {
-    ops = std::max<size_t>(ops, step.index + 1);
     if (!step.op->reshapes) continue;
-    for (const auto& given : step.given) {
-      for (uint32_t slot : given.slots) {
-        if (slot != kNone) reshaped[slots_[slot].storage] = true;
-      }
-    }
-    for (const auto& gave : step.gave) {
-      for (uint32_t slot : gave.slots) {
-        if (slot != kNone) reshaped[slots_[slot].storage] = true;
-      }
-    }
+    for_each_slot(step, [&](uint32_t slot) { reshaped[slots_[slot].storage] = true; });
   }
-  numbers_.assign(ops, 0);
+  return reshaped;
+}
 
-  // The first tensor of each storage that is really there: the others are views of it, made when they are needed.
-  std::vector<uint32_t> first(storages, kNone);
-  std::vector<bool> there(slots_.size(), false);
+// Drops the steps that only make views. value() makes such a view when it is needed, from its anchor: the first tensor
+// of the same storage that really exists.
+void Plan::leave_out_views() {
+  auto reshaped = find_reshaped();
+  std::vector<uint32_t> first(reshaped.size(), kNone);  // by storage
+  std::vector<bool> exists(slots_.size(), false);
+  auto note = [&](uint32_t slot) {
+    auto& anchor = first[slots_[slot].storage];
+    if (anchor == kNone) anchor = slot;
+  };
   for (uint32_t slot = 0; slot < slots_.size(); slot++) {
     if (!slots_[slot].external) continue;
-    there[slot] = true;
-    if (first[slots_[slot].storage] == kNone) first[slots_[slot].storage] = slot;
+    exists[slot] = true;
+    note(slot);
   }
   std::vector<Step> steps;
   for (auto& step : steps_) {
     if (is_elided(step, reshaped)) {
-      for (const auto& gave : step.gave) {
-        for (uint32_t slot : gave.slots) {
-          if (!there[slot]) anchors_[slot] = first[slots_[slot].storage];
-        }
-      }
+      for_each_result(step, [&](uint32_t slot) {
+        if (!exists[slot]) anchors_[slot] = first[slots_[slot].storage];
+      });
       continue;
     }
-    for (const auto& gave : step.gave) {
-      for (uint32_t slot : gave.slots) {
-        if (slot == kNone) continue;
-        if (first[slots_[slot].storage] == kNone) first[slots_[slot].storage] = slot;
-        if (anchors_[slot] == kNone) there[slot] = true;
-      }
-    }
+    for_each_result(step, [&](uint32_t slot) {
+      note(slot);
+      if (anchors_[slot] == kNone) exists[slot] = true;
+    });
     steps.push_back(std::move(step));
   }
   steps_ = std::move(steps);
+}
 
+bool Plan::is_state(uint32_t slot) const { return slots_[slot].external && !slots_[slot].input; }
+
+// Views of state stay from run to run, and all else but the state itself is dropped after a run.
+void Plan::sort_slots() {
+  for (uint32_t slot = 0; slot < slots_.size(); slot++) {
+    if (anchors_[slot] != kNone && is_state(anchors_[slot])) {
+      persistent_.push_back(slot);
+    } else if (!is_state(slot)) {
+      transient_.push_back(slot);
+    }
+  }
+}
+
+// By slot: the last step that uses it or a view of it, -1 for none. The number of steps for those that are `kept`.
+std::vector<int64_t> Plan::last_uses(const std::vector<uint32_t>& kept) const {
   std::vector<int64_t> last(slots_.size(), -1);
-  auto use = [&](uint32_t slot, int64_t at) {
-    if (slot == kNone) return;
+  auto use = [&](uint32_t slot, size_t step) {
+    auto at = static_cast<int64_t>(step);
     last[slot] = at;
     if (anchors_[slot] != kNone) last[anchors_[slot]] = std::max(last[anchors_[slot]], at);
   };
   for (size_t i = 0; i < steps_.size(); i++) {
-    steps_[i].frees.clear();
-    for (const auto& given : steps_[i].given) {
-      for (uint32_t slot : given.slots) use(slot, static_cast<int64_t>(i));
-    }
-    for (const auto& gave : steps_[i].gave) {
-      for (uint32_t slot : gave.slots) use(slot, static_cast<int64_t>(i));
-    }
+    for_each_slot(steps_[i], [&](uint32_t slot) { use(slot, i); });
   }
-  for (uint32_t slot : kept) use(slot, static_cast<int64_t>(steps_.size()));
-  for (uint32_t slot = 0; slot < slots_.size(); slot++) {
-    bool of_state = slots_[slot].external && !slots_[slot].input;
-    uint32_t anchor = anchors_[slot];
-    if (anchor != kNone && slots_[anchor].external && !slots_[anchor].input) {
-      persistent_.push_back(slot);
-      continue;
-    }
-    if (of_state) continue;
-    transient_.push_back(slot);
+  for (uint32_t slot : kept) {
+    if (slot != kNone) use(slot, steps_.size());
+  }
+  return last;
+}
+
+void Plan::set_frees(const std::vector<int64_t>& last) {
+  for (auto& step : steps_) step.frees.clear();
+  for (uint32_t slot : transient_) {
     if (last[slot] >= 0 && last[slot] < static_cast<int64_t>(steps_.size())) steps_[last[slot]].frees.push_back(slot);
   }
-  storages_.assign(slots_.size(), nullptr);
+}
 
+void Plan::find_written() {
   std::vector<bool> written(slots_.size(), false);
   for (const auto& step : steps_) {
     for (size_t i = 0; i < step.given.size(); i++) {
@@ -257,7 +291,7 @@ void Plan::push(const Step& step, const Given& given) {
     case Given::kSlot: {
       uint32_t slot = given.slots[0];
       const auto& tensor = value(slot);
-      // Others may hold this view as it is now; only a tensor of the user's is to be seen changed.
+      // Others may hold this view and must not see it change. Only a tensor of the user's changes itself.
       bool alone = step.op->reshapes && stack_.empty() && tensor.defined() && !is_external(tensor);
       stack_.emplace_back(alone ? shallow_copy(tensor) : tensor);
       break;

@@ -1,4 +1,7 @@
-// A program made ready to run: every op with its arguments found, without Python between two ops.
+// A program that is ready to run: each op with its arguments, without Python between two ops.
+//
+// A replay of a tape owns one (`torchreel._tape.Plan`): it adds the steps, closes the plan, and calls run() with
+// `mutex` held.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -22,9 +25,8 @@ namespace torchreel::tape {
 // One view of one storage, as a program knows it.
 struct PlanSlot {
   uint32_t storage;
-  bool strided;    // and without the bits that only an op can set
-  bool unplanned;  // its elements do not lie in CPU memory by sizes and strides: sparse, quantized, on another device
-                   // ...
+  bool strided;    // and without conjugate and negative bits
+  bool unplanned;  // not strided CPU memory: sparse, quantized, nested, on another device
   bool conjugate, negative;
   bool external;  // no op makes it
   bool input;
@@ -40,7 +42,7 @@ struct Given {
   c10::IValue constant;
   std::vector<uint32_t> slots;    // kNone for an undefined one
   bool nested = false;            // kSlots that are the only list of a list of lists
-  std::vector<Formula> formulas;  // a number of a list that is constant is a formula of one step
+  std::vector<Formula> formulas;  // a constant number of a list is a formula of one step
 };
 
 struct Gave {
@@ -60,17 +62,17 @@ struct Step {
   std::vector<Gave> gave;
   std::vector<uint32_t> frees;    // slots
   std::optional<int64_t> region;  // of an opaque one
-  // Found at the first run: the kernel itself, where nothing above the backend has a part in the call.
+  // Found at the first run: the kernel of the backend, if nothing above the backend takes part in the call.
   std::optional<c10::SafeKernelFunction> kernel;
   bool looked = false;
 };
 
-// A value that Python used is another one now.
+// A number that Python used has changed.
 struct GuardFailure {
   uint32_t op;
   std::string recorded, now;
 };
-// The sizes or the dtype of a result are others than recorded.
+// The sizes or the dtype of a result differ from the recorded ones.
 struct ShapeFailure {
   uint32_t op;
   std::string recorded, now;
@@ -79,13 +81,13 @@ struct OpFailure {
   uint32_t op;
   std::string message;
 };
-// A tensor of the state has other sizes, strides or another dtype than recorded.
+// The sizes, strides or dtype of a tensor of the state differ from the recorded ones.
 struct StateFailure {
   uint32_t slot;
   std::string recorded, now;
 };
 
-// What is left behind in a tensor that is not the program's own.
+// A gradient or data that the program leaves in a tensor of others.
 struct Binding {
   enum Kind { kGradient, kData, kCopy };
   Kind kind;
@@ -93,7 +95,7 @@ struct Binding {
   uint32_t value;  // kNone for no gradient
   bool cleared;
 };
-// A gradient is there where there was none when the tape was made, and the function does not clear it.
+// A tensor has a gradient that it did not have when the tape was made, and the function does not clear it.
 struct GradientFailure {
   uint32_t slot;
 };
@@ -105,7 +107,7 @@ class Plan {
   explicit Plan(std::vector<PlanSlot> slots);
 
   void add(Step step) { steps_.push_back(std::move(step)); }
-  // After the last step: leaves out views, finds what to free when.
+  // Call it after the last step: leaves out views, and finds what each step frees.
   void close(const std::vector<uint32_t>& kept);
   void set_external(uint32_t slot, const at::Tensor& tensor) { values_[slot] = tensor; }
   void bind(Binding binding) { bindings_.push_back(binding); }
@@ -122,12 +124,21 @@ class Plan {
   std::mutex mutex;
 
  private:
+  // The phases of close(), in their order.
+  void leave_out_views();
+  void sort_slots();
+  std::vector<int64_t> last_uses(const std::vector<uint32_t>& kept) const;
+  void set_frees(const std::vector<int64_t>& last);
+  void find_written();
+
+  std::vector<bool> find_reshaped() const;
   bool is_elided(const Step& step, const std::vector<bool>& reshaped) const;
+  bool is_state(uint32_t slot) const;
   void check_state() const;
   void check_gradients() const;
   void apply_bindings();
   void forget_stale_views();
-  // Whether it is a tensor of the user's itself, which may have been given another shape on the way.
+  // Whether it is a tensor of the user's itself. Its shape may have changed during the run.
   bool is_external(const at::Tensor& tensor) const;
   void push(const Step& step, const Given& given);
   void take(Step& step, size_t first);
@@ -138,7 +149,7 @@ class Plan {
   std::vector<PlanSlot> slots_;
   std::vector<Step> steps_;
   std::vector<at::Tensor> values_;
-  std::vector<uint32_t> anchors_;      // the slot whose tensor has the storage of a view that is left out
+  std::vector<uint32_t> anchors_;      // by slot of a view that is left out: a slot of the same storage
   std::vector<uint32_t> persistent_;   // views of state, which stay from run to run
   std::vector<const void*> storages_;  // of externals, when these views were made
   std::vector<uint32_t> transient_;
@@ -146,7 +157,7 @@ class Plan {
   torch::jit::Stack stack_;
   std::vector<std::pair<uint32_t, std::vector<std::optional<Digest>>>> digests_;
   std::vector<Binding> bindings_;
-  std::vector<uint32_t> written_;  // tensors of others that an op writes: their versions count on
+  std::vector<uint32_t> written_;  // external tensors that an op writes: each run counts up their versions
   Region region_;
   bool direct_ = false;
 };

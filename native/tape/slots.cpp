@@ -12,7 +12,7 @@ namespace torchreel::tape {
 
 namespace {
 
-// Strides are read as they are: a tensor with symbolic or Python-made sizes has none to be read, and never gets here.
+// Reads strides without checks. Tensors with symbolic or Python-made sizes never get here.
 bool is_strided(const at::TensorImpl* impl) {
   return impl->layout() == c10::kStrided && impl->has_storage() && !impl->key_set().has(c10::DispatchKey::NestedTensor);
 }
@@ -45,8 +45,8 @@ void put(std::string& words, c10::IntArrayRef values) {
 
 }  // namespace
 
-// The lists of the tape before, empty, for the next one: what is freed and taken again in pieces of this size costs the
-// program's own small allocations their caches.
+// Keeps the empty lists of the last tape for the next one: to free and allocate blocks of this size would evict the
+// program's own small blocks from the caches of malloc.
 struct SpareLists {
   std::mutex mutex;
   std::vector<SlotRecord> slots;
@@ -110,7 +110,7 @@ void Slots::rehash(size_t size) {
   }
 }
 
-// What the program has freed is let go of, so that its small objects do not pile up in the heap.
+// Drops weak references to storages that the program has freed, so that they do not pile up in the heap.
 void Slots::sweep() {
   size_t kept = 0;
   for (uint32_t storage : live_) {

@@ -1,5 +1,5 @@
-// Who is who among tensors: a slot is one view of one storage. Storages are held weakly, so that the program frees them
-// when it would, and yet no other storage gets the address of one that the tape knows.
+// The identity of tensors: a slot is one view of one storage. The tape holds storages weakly: the program frees their
+// memory as always, but no other storage gets the address of one that the tape knows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,7 @@ struct SlotRecord {
   uint32_t external;        // in Slots::externals(); kNone if an op made it
   uint8_t layout;
   c10::Device device;
-  uint32_t alias_at;  // an op read this view of a storage, but none made it: that op; else kNone
+  uint32_t alias_at;  // the op that read this view, if no op made it; else kNone
 };
 
 enum Asked : uint8_t { kLayoutAsked = 1, kGradientAsked = 2, kAddressAsked = 4 };
@@ -41,7 +41,7 @@ struct StorageRecord {
   bool blank = false;   // no op has written it yet
   uint8_t asked = 0;    // Asked: what Python asked of a tensor on it, beside its values
   uint64_t bytes = 0;
-  uint64_t digest = 0;  // of a shared one: of its bytes, as an op last left them
+  uint64_t digest = 0;  // if shared: of its bytes after the last op that used it
 };
 
 class Slots {
@@ -50,7 +50,7 @@ class Slots {
   Slots(const Slots&) = delete;
   ~Slots();
 
-  uint32_t op = 0;  // the one that is on its way
+  uint32_t op = 0;  // the op that is being recorded
 
   // The slot of a tensor that an op reads. One that no op made becomes external, and is kept.
   uint32_t read(const at::Tensor& tensor) {
@@ -85,7 +85,7 @@ class Slots {
   uint32_t lookup(const void* target) const;
   void sweep();
   void rehash(size_t size);
-  // What tells a tensor without strides from others.
+  // A key for a tensor without strides.
   std::string identity(const at::Tensor& tensor);
 
   Arena& arena_;

@@ -8,7 +8,7 @@
 
 namespace torchreel::tape {
 
-// Throws std::runtime_error with a sentence where an op or a value has no place in the running torch.
+// Throws std::runtime_error with a sentence if the running torch does not know an op or a value.
 Step step_of(const pybind11::handle& op, uint32_t index, const Kept& kept);
 PlanSlot slot_of(const pybind11::handle& slot);
 

@@ -23,7 +23,7 @@ class Rows final : public StackSink {
   std::vector<StackRow> stacks = {{0, 0}};
 };
 
-// One table for all tapes of the process: what one has named, the next one finds. Never freed.
+// One table for all tapes of the process. Never freed.
 Rows& rows() {
   static auto* rows = new Rows();
   return *rows;

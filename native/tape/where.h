@@ -1,4 +1,4 @@
-// Where a call stands: the Python stack, and the module whose call is the innermost of it.
+// The source location of a call: the Python stack, and the innermost module that is being called.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct StackRow {
 
 // The calling thread's stack: an index of stacks(), 0 without Python. Does not require the GIL, but may take it.
 uint32_t stack_of_caller();
-// The module in whose call the thread is, or null: borrowed. Does not require the GIL.
+// The innermost module that the thread is calling, borrowed, or null. Does not require the GIL.
 PyObject* module_of_caller();
 // The code of nn.Module's call, by which module_of_caller() knows it; kept. Needs the GIL.
 void set_module_call(PyCodeObject* code);

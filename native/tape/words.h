@@ -1,4 +1,4 @@
-// How values stand on the tape while it is recorded: words of 64 bits, the tag in the lowest byte.
+// The encoding of values while a tape is recorded: words of 64 bits, with the tag in the lowest byte.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ enum Tag : uint64_t {
   kText,           // bytes << 8, and its words
   kDeviceName,     // index + 1 << 16 | type << 8
   kList,           // elements << 8, and these
-  kGenerator,      // place << 8
-  kObject,         // place << 8
+  kGenerator,      // index << 8
+  kObject,         // index << 8
 };
 
 }  // namespace torchreel::tape

@@ -23,9 +23,9 @@ class Capture:
         """Stop; gives the slots of these tensors."""
 
     def decode(self, model: dict[str, type]) -> dict[str, Any]:
-        """`ops` and `slots` as objects of the given classes, `alias_problem`, a slot or None, and `places`.
+        """`ops` and `slots` as objects of the given classes, `alias_problem`, a slot or None, and `indices`.
 
-        These are the places in `ops` of the capture's records, which op_count counts; -1 for a call that failed.
+        `indices` are those in `ops` of the capture's records, which op_count counts; -1 for a call that failed.
         """
 
     def close(self) -> None:

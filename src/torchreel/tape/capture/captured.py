@@ -142,7 +142,7 @@ class Captured:
     def _parts(self, lines: bool) -> Parts:
         decoded = self._capture.decode(MODEL_CLASSES)
         self._check(decoded)
-        records = [decoded["ops"][index] if index >= 0 else None for index in decoded["places"]]
+        records = [decoded["ops"][index] if index >= 0 else None for index in decoded["indices"]]
         program = Program(
             provenance=self._provenance(),
             slots=decoded["slots"],
