@@ -1,9 +1,11 @@
 // The binding of graphs, torchreel._graphs: it translates, and does nothing else.
+#include "graphs/bindings.h"
+
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "graphs/bindings_kernels.h"
+#include "graphs/call/cached_call.h"
 #include "graphs/call/call_cache.h"
 #include "graphs/kernels/layers/result_placement.h"
 #include "memory/private_pools.h"
@@ -97,10 +99,7 @@ py::list graphs_of(const Replay& replay) {
     row["outputs"] = graph->output_bytes();
     row["beside"] = graph->beside();
     py::dict layers;
-    for (size_t i = 0; i < graph->kernels(); i++) {
-      py::str layer(graph->kernel(i).layer());
-      layers[layer] = py::int_(layers.contains(layer) ? layers[layer].cast<size_t>() + 1 : 1);
-    }
+    for (const auto& [layer, count] : graph->kernels_by_layer()) layers[py::str(layer)] = count;
     row["layers"] = layers;
     all.append(row);
   }
@@ -153,16 +152,62 @@ py::list kernels_of(const Replay& replay) {
   return all;
 }
 
-}  // namespace
+std::shared_ptr<Replay> make_replay(const std::shared_ptr<StaticProgram>& program, const std::string& name,
+                                    const std::string& held, size_t branches, bool exact, const std::string& over,
+                                    const std::vector<bool>& fixed, int cores) {
+  ReplayOptions options;
+  options.held = held == "copy" ? Held::kCopy : held == "error" ? Held::kError : Held::kBranch;
+  options.branches = branches;
+  options.exact = exact;
+  options.cores = cores;
+  options.fixed = fixed;
+  if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
+  return std::make_shared<Replay>(program, options, name);
+}
 
-PYBIND11_MODULE(_graphs, module) {
-  py::capsule capsule = py::module_::import("torchreel._core").attr("place_blocks");
-  py::capsule pools = py::module_::import("torchreel._core").attr("private_pools");
-  set_private_pools(pools.get_pointer<torchreel::PrivatePools>());
-  set_place_blocks(*capsule.get_pointer<torchreel::PlaceBlocks>());
-  bind_kernels(module);
-  bind_guards(module);
-  bind_cached_call(module);
+py::list timed_run(Replay& self, const Tensors& given) {
+  py::list rows;
+  for (const auto& row : self.timed_run(given)) rows.append(py::make_tuple(row.op, row.layer, row.nanoseconds));
+  return rows;
+}
+
+std::shared_ptr<CacheEntry> make_entry(const std::shared_ptr<Signature>& signature, const Modes& modes,
+                                       const std::shared_ptr<Replay>& replay, std::shared_ptr<PythonGuards> guards,
+                                       const py::object& shape, const py::object& leaf, const py::object& rebuild,
+                                       uint64_t number) {
+  auto entry = std::make_shared<CacheEntry>(signature, modes, replay, std::move(guards), number);
+  if (rebuild.is_none()) {
+    entry->result = Result::of(shape, leaf);
+  } else {
+    entry->rebuild = rebuild;
+  }
+  return entry;
+}
+
+void differentiate(CacheEntry& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
+                   const std::vector<uint32_t>& cuts, const std::vector<uint32_t>& reads, bool frees,
+                   py::object again) {
+  auto how = std::make_shared<Differentiation>();
+  how->outputs = outputs;
+  how->owners = owners;
+  how->cuts = cuts;
+  how->reads = reads;
+  how->frees = frees;
+  how->again = again.release().ptr();
+  self.differentiate(std::move(how));
+}
+
+void set_aliases(CacheEntry& self, const std::vector<std::tuple<uint32_t, std::string, uint32_t, bool>>& aliases,
+                 const std::vector<std::pair<uint32_t, bool>>& in_inference) {
+  std::vector<OutputAlias> all;
+  for (const auto& [output, from, index, is_view] : aliases) {
+    auto kind = from == "output" ? OutputAlias::kOutput : from == "input" ? OutputAlias::kInput : OutputAlias::kOwn;
+    all.push_back({output, kind, index, is_view});
+  }
+  self.set_aliases(std::move(all), in_inference);
+}
+
+void bind_programs(py::module_& module) {
   static py::exception<NotStatic> not_static(module, "NotStaticError", PyExc_RuntimeError);
   py::register_exception_translator([](std::exception_ptr error) {
     try {
@@ -180,18 +225,16 @@ PYBIND11_MODULE(_graphs, module) {
       .def_property_readonly("written_inputs", &StaticProgram::written_inputs)
       .def_property_readonly("has_guards", &StaticProgram::has_guards)
       .def_property_readonly("boundaries", &StaticProgram::boundaries)
-      .def_property_readonly("step_ops",
-                             [](const StaticProgram& self) {
-                               std::vector<uint32_t> ops;
-                               for (const auto& step : self.steps()) ops.push_back(step.index);
-                               return ops;
-                             })
+      .def_property_readonly("step_ops", &StaticProgram::step_ops)
       .def("life",
            [](const StaticProgram& self, uint32_t storage) {
              const auto& info = self.storages().at(storage);
              return py::make_tuple(info.kind == StorageInfo::kMade, info.last, info.handed_out);
            })
       .def_property_readonly("steps", [](const StaticProgram& self) { return self.steps().size(); });
+}
+
+void bind_signatures(py::module_& module) {
   py::class_<Signature, std::shared_ptr<Signature>>(module, "Signature")
       .def(py::init(&make_signature), py::arg("args"), py::arg("kwargs"))
       .def_property_readonly("is_plain", &Signature::is_plain)
@@ -223,24 +266,12 @@ PYBIND11_MODULE(_graphs, module) {
       .def_property_readonly("grad", &Modes::grad)
       .def_property_readonly("inference", &Modes::inference)
       .def_readonly("threads", &Modes::threads);
+}
+
+void bind_replays(py::module_& module) {
   py::class_<Replay, std::shared_ptr<Replay>>(module, "Replay")
-      .def(
-          py::init([](const std::shared_ptr<StaticProgram>& program, const std::string& name, const std::string& held,
-                      size_t branches, bool exact, const std::string& over, const std::vector<bool>& fixed, int cores) {
-            ReplayOptions options;
-            options.held = held == "copy" ? Held::kCopy : held == "error" ? Held::kError : Held::kBranch;
-            options.branches = branches;
-            options.exact = exact;
-            options.cores = cores;
-            options.fixed = fixed;
-            if (options.held == Held::kError) options.over = std::make_shared<std::string>(over);
-            auto replay = std::make_shared<Replay>(program, options);
-            replay->name = name;
-            replay->label = "torchreel::graph " + name;
-            return replay;
-          }),
-          py::arg("program"), py::arg("name"), py::arg("held"), py::arg("branches"), py::arg("exact"), py::arg("over"),
-          py::arg("fixed"), py::arg("cores"))
+      .def(py::init(&make_replay), py::arg("program"), py::arg("name"), py::arg("held"), py::arg("branches"),
+           py::arg("exact"), py::arg("over"), py::arg("fixed"), py::arg("cores"))
       .def_property_readonly("hits", [](const Replay& self) { return self.hits.load(); })
       .def_property_readonly("draws", [](const Replay& self) { return self.program().draws(); })
       .def("make_first", &Replay::make_first)
@@ -250,73 +281,17 @@ PYBIND11_MODULE(_graphs, module) {
       .def("clusters", &clusters_of)
       .def("graphs", &graphs_of)
       .def("kernels", &kernels_of)
-      .def("timed_run", [](Replay& self, const Tensors& given) {
-        py::list rows;
-        for (const auto& row : self.timed_run(given)) rows.append(py::make_tuple(row.op, row.layer, row.nanoseconds));
-        return rows;
-      });
+      .def("timed_run", &timed_run);
+}
+
+void bind_call_cache(py::module_& module) {
   py::class_<CacheEntry, std::shared_ptr<CacheEntry>>(module, "CacheEntry")
-      .def(py::init([](const std::shared_ptr<Signature>& signature, const Modes& modes,
-                       const std::shared_ptr<Replay>& replay, std::shared_ptr<PythonGuards> guards,
-                       const py::object& shape, const py::object& leaf, const py::object& rebuild, uint64_t number) {
-             auto entry = std::make_shared<CacheEntry>();
-             entry->signature = signature;
-             entry->modes = modes;
-             entry->replay = replay;
-             replay->grad = modes.grad();
-             entry->guards = std::move(guards);
-             if (rebuild.is_none()) {
-               entry->result = Result::of(shape, leaf);
-             } else {
-               entry->rebuild = rebuild;
-             }
-             entry->number = number;
-             return entry;
-           }),
-           py::arg("signature"), py::arg("modes"), py::arg("replay"), py::arg("guards"), py::arg("shape"),
-           py::arg("leaf"), py::arg("rebuild"), py::arg("number"))
-      .def("differentiate",
-           [](CacheEntry& self, const std::vector<uint32_t>& outputs, const std::vector<uint32_t>& owners,
-              const std::vector<uint32_t>& cuts, const std::vector<uint32_t>& reads, bool frees, py::object again) {
-             auto how = std::make_shared<Differentiation>();
-             how->segment = self.differentiations.size();
-             how->outputs = outputs;
-             how->owners = owners;
-             how->cuts = cuts;
-             how->reads = reads;
-             how->again = again.release().ptr();
-             how->modes = self.modes;
-             const auto& program = self.replay->program();
-             const auto& slots = program.recorded().outputs;
-             auto saved = program.saved_for(how->segment);
-             how->frees = frees || !saved.empty();
-             for (uint32_t index = 0; index < slots.size(); index++) {
-               if (slots[index] == tape::kNone) continue;
-               for (uint32_t storage : saved) {
-                 if (program.slot(slots[index]).storage == storage) how->kept_outputs.push_back(index);
-               }
-             }
-             const auto& inputs = program.recorded().inputs;
-             for (uint32_t index = 0; index < inputs.size(); index++) {
-               for (uint32_t storage : saved) {
-                 if (program.slot(inputs[index]).storage == storage) how->kept_inputs.push_back(index);
-               }
-             }
-             self.differentiations.push_back(how);
-           })
+      .def(py::init(&make_entry), py::arg("signature"), py::arg("modes"), py::arg("replay"), py::arg("guards"),
+           py::arg("shape"), py::arg("leaf"), py::arg("rebuild"), py::arg("number"))
+      .def("differentiate", &differentiate)
       .def("set_spent", &CacheEntry::set_spent)
-      .def("set_aliases",
-           [](CacheEntry& self, const std::vector<std::tuple<uint32_t, std::string, uint32_t, bool>>& aliases,
-              const std::vector<std::pair<uint32_t, bool>>& in_inference) {
-             for (const auto& [output, from, index, is_view] : aliases) {
-               auto kind = from == "output"  ? OutputAlias::kOutput
-                           : from == "input" ? OutputAlias::kInput
-                                             : OutputAlias::kOwn;
-               self.aliases.push_back({output, kind, index, is_view});
-             }
-             self.in_inference = in_inference;
-           })
-      .def("set_detached", [](CacheEntry& self, const std::vector<uint32_t>& indices) { self.detached = indices; })
+      .def("set_aliases", &set_aliases)
+      .def("set_detached", &CacheEntry::set_detached)
       .def_readwrite("verified", &CacheEntry::verified)
       .def_readonly("number", &CacheEntry::number)
       .def_readonly("replay", &CacheEntry::replay);
@@ -325,16 +300,15 @@ PYBIND11_MODULE(_graphs, module) {
       .def_readwrite("on", &CallCache::on)
       .def_readwrite("verify", &CallCache::verify)
       .def_readwrite("verify_first", &CallCache::verify_first)
-      .def("add", [](CallCache& self,
-                     const std::shared_ptr<CacheEntry>& entry) { self.entries.insert(self.entries.begin(), entry); })
-      .def("drop",
-           [](CallCache& self, uint64_t number) {
-             std::erase_if(self.entries, [&](const auto& entry) { return entry->number == number; });
-           })
+      .def("add", &CallCache::add)
+      .def("drop", &CallCache::drop)
       .def_property_readonly("last_miss", [](const CallCache&) {
         const auto& last_miss = CallCache::last_miss();
         return py::make_tuple(last_miss.why, last_miss.entry, last_miss.detail, last_miss.op);
       });
+}
+
+void bind_pools(py::module_& module) {
   module.def("force_two_cores", [](bool on) { Autotuner::forced = on; });
   module.def("mark_step_begin", [] { Pool::of_this_thread()->begin_step(); });
   module.def("pools", [] {
@@ -347,4 +321,22 @@ PYBIND11_MODULE(_graphs, module) {
     const auto& pool = Pool::of_this_thread();
     return py::make_tuple(pool->reached(), pool->leases());
   });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_graphs, module) {
+  py::capsule capsule = py::module_::import("torchreel._core").attr("place_blocks");
+  py::capsule pools = py::module_::import("torchreel._core").attr("private_pools");
+  set_private_pools(pools.get_pointer<torchreel::PrivatePools>());
+  set_place_blocks(*capsule.get_pointer<torchreel::PlaceBlocks>());
+  bind_kernels(module);
+  bind_guards(module);
+  bind_follower(module);
+  bind_cached_call(module);
+  bind_programs(module);
+  bind_signatures(module);
+  bind_replays(module);
+  bind_call_cache(module);
+  bind_pools(module);
 }

@@ -3,9 +3,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "graphs/bindings.h"
 #include "graphs/call/backward/gradient_parts.h"
 #include "graphs/call/backward/python_in_backward.h"
-#include "graphs/guards/follower.h"
 #include "graphs/guards/python_guards.h"
 
 namespace py = pybind11;
@@ -73,7 +73,6 @@ void bind_guards(py::module_& module) {
   py::class_<CutEdges>(module, "CutEdges")
       .def(py::init<const Tensors&, const Tensors&, const Tensors&>())
       .def("exchange", &CutEdges::exchange);
-  bind_follower(module);
 }
 
 }  // namespace torchreel::graphs

@@ -1,6 +1,4 @@
-#include "graphs/bindings_kernels.h"
-
-#include <ATen/ScalarOps.h>
+// The binding of single kernels: it translates, and does nothing else.
 #include <pybind11/stl.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Layout.h>
@@ -10,9 +8,11 @@
 
 #include <unordered_map>
 
+#include "graphs/bindings.h"
 #include "graphs/kernels/layers/boxed.h"
-#include "graphs/kernels/layers/out.h"
 #include "graphs/kernels/layers/prepare.h"
+#include "tape/numbers.h"
+#include "tape/scalars.h"
 #include "torch/below_autograd.h"
 
 namespace py = pybind11;
@@ -20,14 +20,6 @@ namespace py = pybind11;
 namespace torchreel::graphs {
 
 namespace {
-
-const tape::OpInfo& op_of(const std::string& name) {
-  auto dot = name.find('.', name.find("::"));
-  auto op = c10::Dispatcher::singleton().findSchema(
-      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
-  if (!op.has_value()) throw std::invalid_argument("There is no op " + name + " in this process.");
-  return tape::info_of(*op);
-}
 
 // Values of Python as a schema wants them.
 class Reader {
@@ -38,7 +30,7 @@ class Reader {
       return read(value, type->castRaw<c10::OptionalType>()->getElementType());
     if (type->kind() == c10::TypeKind::ListType) return list(value, type->castRaw<c10::ListType>()->getElementType());
     if (THPVariable_Check(value.ptr())) return bare(value.cast<at::Tensor>());
-    if (type->kind() == c10::TypeKind::TensorType) return number(scalar(value));
+    if (type->kind() == c10::TypeKind::TensorType) return tape::wrapped_number(tape::scalar_of(value));
     if (THPDtype_Check(value.ptr())) return reinterpret_cast<THPDtype*>(value.ptr())->scalar_type;
     if (THPLayout_Check(value.ptr())) return reinterpret_cast<THPLayout*>(value.ptr())->layout;
     if (THPMemoryFormat_Check(value.ptr())) return reinterpret_cast<THPMemoryFormat*>(value.ptr())->memory_format;
@@ -47,36 +39,16 @@ class Reader {
     if (py::isinstance<py::str>(value)) return value.cast<std::string>();
     if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
     if (type->kind() == c10::TypeKind::FloatType) return value.cast<double>();
-    return scalar(value);
+    return tape::scalar_of(value);
   }
 
-  // The same memory without autograd's keys; one object for each that was given.
   at::Tensor bare(const at::Tensor& tensor) {
     auto& made = bare_[tensor.unsafeGetTensorImpl()];
-    if (made.defined()) return made;
-    auto* impl = tensor.unsafeGetTensorImpl();
-    if (tensor.layout() != c10::kStrided || !tensor.has_storage()) return made = tensor;
-    made = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(tensor.storage()),
-                                                    impl->key_set() - kAbove, tensor.dtype());
-    made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    if (impl->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
+    if (!made.defined()) made = without_autograd(tensor);
     return made;
   }
 
  private:
-  static c10::Scalar scalar(const py::handle& value) {
-    if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
-    if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
-    if (!PyComplex_Check(value.ptr())) return value.cast<double>();
-    return c10::complex<double>(PyComplex_RealAsDouble(value.ptr()), PyComplex_ImagAsDouble(value.ptr()));
-  }
-
-  static at::Tensor number(const c10::Scalar& value) {
-    auto tensor = c10::scalar_to_tensor(value);
-    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-    return tensor;
-  }
-
   c10::IValue list(const py::handle& values, const c10::TypePtr& type) {
     c10::impl::GenericList made(type);
     if (!py::isinstance<py::sequence>(values)) {
@@ -87,13 +59,13 @@ class Reader {
     return made;
   }
 
-  std::unordered_map<const void*, at::Tensor> bare_;
+  std::unordered_map<const void*, at::Tensor> bare_;  // one for each tensor that was given
 };
 
 KernelCall call_of(const std::string& name, const py::sequence& arguments, const py::sequence& results,
                    const std::vector<size_t>& fixed) {
   KernelCall call;
-  call.op = &op_of(name);
+  call.op = &tape::op_named(name);
   const auto& schema = call.op->handle.schema();
   if (arguments.size() != schema.arguments().size()) {
     throw std::invalid_argument("The op " + name + " takes " + std::to_string(schema.arguments().size()) +
@@ -126,23 +98,13 @@ void run(Kernel& kernel) {
   kernel.run();
 }
 
-std::vector<std::string> layers_of(const std::string& name) {
-  op_of(name);
-  std::vector<std::string> layers;
-  if (handwritten_kernels().count(name) != 0) layers.emplace_back("handwritten");
-  if (structured_kernels().count(name) != 0) layers.emplace_back("structured");
-  if (out_overloads().count(name) != 0) layers.emplace_back("out");
-  layers.emplace_back("boxed");
-  return layers;
-}
-
 }  // namespace
 
 void bind_kernels(py::module_& module) {
   py::class_<Kernel>(module, "Kernel").def("run", &run).def_property_readonly("layer", &Kernel::layer);
   module.def("kernel", &kernel_of, py::arg("name"), py::arg("arguments"), py::arg("results"),
              py::arg("layer") = py::none(), py::arg("fixed") = std::vector<size_t>());
-  module.def("layers", &layers_of, py::arg("name"));
+  module.def("layers", [](const std::string& name) { return layers_of(tape::op_named(name)); }, py::arg("name"));
 }
 
 }  // namespace torchreel::graphs

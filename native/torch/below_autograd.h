@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -13,5 +14,16 @@ struct BelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard guard{kAbove};
   c10::AutoGradMode grad{false};
 };
+
+// A tensor on the same memory without autograd's keys; the tensor itself if it has no strided memory.
+inline at::Tensor without_autograd(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided || !tensor.has_storage()) return tensor;
+  auto* impl = tensor.unsafeGetTensorImpl();
+  auto made = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(tensor.storage()),
+                                                       impl->key_set() - kAbove, tensor.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  if (impl->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return made;
+}
 
 }  // namespace torchreel::graphs

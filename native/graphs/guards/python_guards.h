@@ -1,31 +1,27 @@
-// Guards on Python: what a recorded call read of Python's objects, and whether it still is so. Asked before each
-// replay.
+// Guards on Python: what a recorded call read of Python's objects, and whether it still is so.
+//
+// A cache entry owns its guards, and asks hold() before each replay. Python fills them by add_...() while the call is
+// recorded, and ends with seal().
 //
 // Guards are a list of checks. A check reads the memory of one object, its holder. The holder is alive because a weak
-// reference says so (its owner), or because an earlier check, its parent, holds: that one found the holder in its
-// place. So checks are made in the order of this list, and the first that fails ends it.
+// reference says so (its owner), or because an earlier check, its parent, holds: the parent found the holder where it
+// was. So checks are made in the order of the list, and the first that fails ends it.
 //
-// Most checks are also written down as words: where eight bytes are, and what they were. A dict has one that changes
-// whenever the dict does. If all words are as they were, these checks hold; where a word differs, its check decides.
+// Most checks are also written down as words. A dict has a word that changes whenever the dict does. If all words are
+// as they were, these checks hold; if a word differs, its check decides.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
-#include <bit>
 #include <string>
 #include <vector>
 
-#include "cpython/dict_version.h"
+#include "graphs/guards/check.h"
 #include "graphs/guards/guard_value.h"
 #include "torch/tensor_state.h"
 
 namespace torchreel::graphs {
-
-struct Difference {
-  std::string path;
-  pybind11::tuple was, now;  // as shown() gives them
-};
 
 // All of it needs the GIL. None of it runs code of users, except C functions that a caller of add_ask() vouches for.
 class PythonGuards {
@@ -85,29 +81,6 @@ class PythonGuards {
     pybind11::object reference;  // weak
   };
 
-  struct Entry {
-    pybind11::object name;
-    Value key;
-    Value value;
-  };
-
-  enum Kind : uint8_t { kFields, kEntries, kDict, kOrdered, kList, kSet, kLength, kType };
-
-  struct Check {
-    Kind kind;
-    ptrdiff_t owner;
-    ptrdiff_t parent;
-    std::string path;
-    PyObject* object = nullptr;       // the container, or the type
-    std::vector<PyObject**> fields;   // or the places
-    std::vector<std::string> labels;  // of the fields
-    uint64_t number = 0;              // a length, or the version of a type
-    bool is_dict_field = false;       // the last field is an object's dict, which the next check looks into
-    std::vector<Entry> entries;
-    DictSlots slots;  // of the names of kEntries
-    size_t first_word = 0;
-  };
-
   struct TensorCheck {
     ptrdiff_t owner;
     std::string path;
@@ -124,35 +97,14 @@ class PythonGuards {
     Value expected;
   };
 
-  struct Word {
-    const uint64_t* at;
-    uint64_t was;
-  };
-
-  template <typename T>
-  static Word word(T* at, T was) {
-    static_assert(sizeof(T) == sizeof(uint64_t));
-    return {reinterpret_cast<const uint64_t*>(at), std::bit_cast<uint64_t>(was)};
-  }
-
   ptrdiff_t add(Check check);
-  Check fields(ptrdiff_t owner, ptrdiff_t parent, std::string path);
-  // `was` is null where the field was empty.
-  void add_field(Check& check, PyObject** field, std::string label, PyObject* was);
 
   bool is_gone(ptrdiff_t owner) const;
-  bool read(const Check& check, bool strict);
-  bool holds(Check& check, bool strict);
   size_t first_changed(size_t from) const;
   bool hold_by_checks();
   bool words_hold();
   bool tensors_hold() const;
   bool asks_hold();
-  void locate(Check& check);
-  void tell(const Check& check, std::vector<Difference>& all);
-  std::string entry_path(const Check& check, const Entry& entry, size_t index) const;
-  void write_words(const Check& check, std::vector<Word>& words) const;
-  void write_value_words(const Value& value, std::vector<Word>& words) const;
   void write_all_words();
 
   Mortality mortality_;
@@ -171,11 +123,5 @@ class PythonGuards {
 
 // The __dict__ of an ordinary object, which has it from then on; a new reference, or nothing where it has none.
 PyObject* instance_dict(PyObject* object);
-
-// The version of a type's attributes and of those of its bases; 0 where it cannot have one.
-uint64_t type_version(PyObject* type);
-
-// Of the extension torchreel._graphs.
-void bind_guards(pybind11::module_& module);
 
 }  // namespace torchreel::graphs

@@ -12,7 +12,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr int kTimes = 5;  // that both are timed in one check
+constexpr int kTimes = 5;  // how often one check times both
 
 class GeneratedKernel final : public Kernel {
  public:
@@ -31,7 +31,7 @@ struct Tolerance {
   double relative, absolute;
 };
 
-// Those of torch.testing.
+// The tolerances of torch.testing.
 Tolerance tolerance_of(at::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble: return {1e-7, 1e-7};
@@ -42,7 +42,7 @@ Tolerance tolerance_of(at::ScalarType dtype) {
   }
 }
 
-// All bits, but those that tell one NaN from another: they depend on which operand a compiler takes first.
+// By all bits, but any NaN equals any other: its bits depend on the operand that a compiler takes first.
 template <class Number>
 bool same_numbers(const Number* one, const Number* other, int64_t count) {
   for (int64_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-// Kernels of clusters: the generated one, and one that runs it beside those that it is to replace.
+// Kernels for clusters: the generated one, and a trial that compares it with the kernels that it may replace.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,16 @@
 
 namespace torchreel::graphs {
 
-// `pointers` as the library wants them.
+// `pointers` are the arguments of the library's function.
 std::unique_ptr<Kernel> generated_kernel(std::shared_ptr<const Generated> generated, std::vector<void*> pointers);
 
 // What a trial needs beside the kernels.
 struct TrialMemory {
-  std::vector<at::Tensor> outputs;  // that both give
-  std::vector<at::Tensor> written;  // that were there before, and that one of them writes
+  std::vector<at::Tensor> outputs;  // of both
+  std::vector<at::Tensor> written;  // that existed before, and that both write
 };
 
-// Leaves what `exact` gives, and tells the lowering how the two compare.
+// Leaves the results of `exact`, and tells the lowering how the two compare.
 std::unique_ptr<Kernel> trial_kernel(std::shared_ptr<Lowering> lowering, std::shared_ptr<Cluster> cluster,
                                      std::vector<std::unique_ptr<Kernel>> exact, std::unique_ptr<Kernel> generated,
                                      TrialMemory memory);

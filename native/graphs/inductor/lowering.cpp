@@ -9,7 +9,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr double kWorth = 0.97;  // of the time of the kernels that it replaces, at most
+constexpr double kWorth = 0.97;  // a generated kernel needs at most this part of the time that it replaces
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Clusters of steps for which a kernel has been generated: checked against the kernels that it replaces, and timed
-// beside them, on what a run is given, before it is used.
+// Clusters of steps for which Inductor generated a kernel. Before it is used, runs compare it with the kernels that it
+// replaces, in results and in time.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 
 namespace torchreel::graphs {
 
-// A library that was compiled for clusters that are alike.
+// A compiled library for clusters that are alike.
 struct Generated {
-  struct Pointer {  // so many bytes from a slot, or from memory of its own
+  struct Pointer {  // an argument: so many bytes into a slot, or into scratch memory
     int64_t slot;   // among the cluster's; -1 for none
     int64_t scratch;
     size_t offset;
   };
-  // Throws where the library has no such function. It stays loaded.
+  // Throws if the library has no such function. The library stays loaded.
   Generated(const std::string& library, const std::string& entry, std::vector<Pointer> pointers,
             std::vector<size_t> scratch);
 
@@ -29,12 +29,12 @@ struct Generated {
   std::vector<size_t> scratch;  // bytes
 };
 
-// Of clusters that are alike, in one part of a program.
+// The decision for clusters that are alike, in one part of a program.
 struct Replacement {
   enum State : uint8_t { kToCheck, kUsed, kDropped };
   std::shared_ptr<const Generated> generated;
   std::atomic<State> state{kToCheck};
-  std::string why;                            // it was dropped
+  std::string why;                            // why it was dropped
   double exact_time = 0, generated_time = 0;  // of all of them, in nanoseconds, once they are known
   size_t clusters = 0, checked = 0;
 };
@@ -42,8 +42,8 @@ struct Replacement {
 struct Cluster {
   int64_t begin, end;             // steps
   std::vector<uint32_t> slots;    // as the generated kernel numbers them
-  std::vector<uint32_t> outputs;  // that are to be the same
-  std::vector<uint32_t> written;  // that were there before
+  std::vector<uint32_t> outputs;  // slots to compare
+  std::vector<uint32_t> written;  // slots that existed before and are written
   std::shared_ptr<Replacement> replacement;
   std::atomic<uint32_t> checks{0};
   double exact_time = 0, generated_time = 0;  // the least of all checks
@@ -64,10 +64,10 @@ class Replacing {
   // A step within a cluster counts as all of them: what one of them frees, another may still read.
   int64_t first(int64_t step) const;
   int64_t last(int64_t step) const;
-  // The one that begins there, or null.
+  // The cluster that begins at the step, or null.
   const Replaced* at(size_t step) const;
   const std::vector<Replaced>& all() const { return all_; }
-  // Storages that are nowhere, since the kernel keeps them to itself.
+  // By storage: whether it needs no memory, because a generated kernel keeps its values to itself.
   std::vector<bool> elided(const StaticProgram& program) const;
 
  private:
@@ -83,15 +83,15 @@ class Lowering {
   explicit Lowering(bool exact) : exact_(exact) {}
 
   void add(const std::shared_ptr<const Generated>& generated, std::vector<std::shared_ptr<Cluster>> clusters);
-  // With all that was added. `always`: what is right is used, also where it is not faster.
+  // All kernels were added. With `always`, a kernel that is right is used even if it is not faster.
   void arrived(bool always);
-  // Another one after each change of what graphs are to be made of.
+  // Changes whenever graphs must be made anew.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
-  // Those of the steps, as it is known of them now.
+  // The clusters of these steps that are used, or still to be checked.
   Replacing of(size_t begin, size_t end) const;
   bool exact() const { return exact_; }
 
-  // Of one run of the cluster: the least nanoseconds that both took.
+  // After one check of the cluster: the least nanoseconds of both.
   void checked(Cluster& cluster, double exact_time, double generated_time);
   void drop(Cluster& cluster, std::string why);
 

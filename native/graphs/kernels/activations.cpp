@@ -1,5 +1,5 @@
-// Activations of a few numbers, in the vectors and by the functions that torch itself uses for them, without its loops
-// around them. Whether the bits are the same is tried against torch's own op, once for each size, before any is used.
+// Activations of a few numbers: torch's vectors and functions without the loops around them. Before a kernel is used, a
+// trial compares its bits with those of torch's op, once for each size.
 #include <ATen/Context.h>
 #include <ATen/Version.h>
 #include <ATen/native/Activation.h>
@@ -52,7 +52,7 @@ struct Silu {
 };
 
 // Torch's gelu is oneDNN's: the error function by formula 7.1.26 of Abramowitz and Stegun, with an exponential that is
-// a polynomial of degree five. The numbers are those of the formula; the order is what makes the bits.
+// a polynomial of degree five. The order of operations decides the bits.
 struct Gelu {
   TORCHREEL_INLINE Vector polynomial(Vector x, const float* coefficients, int count) {
     Vector sum = _mm256_set1_ps(coefficients[count - 1]);
@@ -74,7 +74,7 @@ struct Gelu {
     power = _mm256_slli_epi32(_mm256_add_epi32(power, _mm256_set1_epi32(127)), 23);
     Vector factor = _mm256_andnot_ps(small, _mm256_castsi256_ps(power));
     Vector y = _mm256_mul_ps(polynomial(rest, kCoefficients, 6), factor);
-    return _mm256_mul_ps(y, _mm256_set1_ps(2));  // the power is of one less: the largest has no room for more
+    return _mm256_mul_ps(y, _mm256_set1_ps(2));  // the exponent is one less: the largest would overflow
   }
 
   TORCHREEL_INLINE Vector of(Vector s) {
@@ -100,7 +100,7 @@ TORCHREEL_VECTORS void apply(float* result, const float* numbers, int64_t count)
 
 struct Tanh {};
 
-// This one is MKL's, for all numbers at once: accurate to the last bit or so, denormal numbers as they are, no errors.
+// MKL's, for all numbers at once, in the mode that torch uses: high accuracy, denormal numbers kept, errors ignored.
 template <>
 void apply<Tanh>(float* result, const float* numbers, int64_t count) {
   constexpr int64_t kAccurate = 2, kKeepDenormals = 0x140000, kIgnoreErrors = 0x100;
@@ -126,11 +126,11 @@ at::Tensor torchs<Gelu>(const at::Tensor& tensor) {
   return at::cpu::gelu(tensor);
 }
 
-// Numbers of both signs and of all the magnitudes at which these functions are something else than a line.
+// Numbers of both signs, of all magnitudes at which these functions are not linear.
 at::Tensor numbers(at::IntArrayRef sizes) {
   auto tensor = at::empty(sizes, at::kFloat);
   float* at = tensor.mutable_data_ptr<float>();
-  uint64_t state = 88172645463325252u;  // not torch's generator, whose state is the user's
+  uint64_t state = 88172645463325252u;  // not torch's generator: its state belongs to the user
   for (int64_t i = 0; i < tensor.numel(); i++) {
     state ^= state << 13;
     state ^= state >> 7;
@@ -148,7 +148,7 @@ bool gives_torchs(at::IntArrayRef sizes) {
   return std::memcmp(mine.const_data_ptr(), expected.const_data_ptr(), mine.nbytes()) == 0;
 }
 
-// For many numbers, and for those sizes: they decide which way torch goes.
+// Tried for many numbers and for this size, which decides the code path of torch.
 template <class Function>
 bool same_bits(at::IntArrayRef sizes) {
   static std::mutex lock;
@@ -172,7 +172,7 @@ std::unique_ptr<Kernel> activation(const KernelCall& call, int64_t most) {
   auto input = tensor_at(call, 0);
   const auto& result = call.results[0];
   if (!torch_uses_avx2() || input.scalar_type() != at::kFloat || !same_layout(input, result)) return nullptr;
-  // In torch's loops, what is left over from pairs of vectors is computed one by one, in another way.
+  // Torch's loops compute the elements after the last pair of vectors one by one, with other functions.
   if (!is_contiguous(input) || input.numel() == 0 || input.numel() % (2 * kLanes) != 0 || input.numel() > most) {
     return nullptr;
   }

@@ -1,4 +1,4 @@
-// Attention by torch's flash kernel, which writes to where its results belong.
+// Attention by torch's flash kernel, which writes its results to planned memory.
 #include <ATen/native/transformers/attention.h>
 
 #include <cstring>
@@ -58,7 +58,8 @@ std::unique_ptr<Kernel> attention_backward(const KernelCall& call) {
   auto scale = scale_at(call, 9);
   if (dropout != 0) return nullptr;
   return kernel_of("stub", [=] {
-    for (const auto& result : results) std::memset(result.mutable_data_ptr(), 0, result.nbytes());  // it adds
+    for (const auto& result : results)
+      std::memset(result.mutable_data_ptr(), 0, result.nbytes());  // the kernel adds to them
     at::native::flash_attention_backward_kernel(at::kCPU, results[0], results[1], results[2], given[0], given[1],
                                                 given[2], given[3], given[4], given[5], dropout, causal, mask, scale);
   });

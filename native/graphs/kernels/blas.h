@@ -1,8 +1,12 @@
-// A product of matrices as BLAS takes it.
+// Products of matrices and of a matrix and a vector, as BLAS takes them.
 #pragma once
+
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 
 #include <climits>
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 extern "C" {
@@ -10,6 +14,10 @@ void sgemm_(const char*, const char*, const int*, const int*, const int*, const 
             const float*, const int*, const float*, float*, const int*);
 void dgemm_(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*,
             const double*, const int*, const double*, double*, const int*);
+void sgemv_(const char*, const int*, const int*, const float*, const float*, const int*, const float*, const int*,
+            const float*, float*, const int*);
+void dgemv_(const char*, const int*, const int*, const double*, const double*, const int*, const double*, const int*,
+            const double*, double*, const int*);
 }
 
 namespace torchreel::graphs {
@@ -32,6 +40,24 @@ struct Gemm {
   }
 };
 
+// y = alpha * op(A)[rows, columns] * x + beta * y
+template <class T>
+struct Gemv {
+  char trans = 'n';
+  int rows = 0, columns = 0, lda = 0, incx = 1, incy = 1;
+  T alpha = 1, beta = 0;
+  const T *a = nullptr, *x = nullptr;
+  T* y = nullptr;
+
+  void run() const {
+    if constexpr (std::is_same_v<T, float>) {
+      sgemv_(&trans, &rows, &columns, &alpha, a, &lda, x, &incx, &beta, y, &incy);
+    } else {
+      dgemv_(&trans, &rows, &columns, &alpha, a, &lda, x, &incx, &beta, y, &incy);
+    }
+  }
+};
+
 inline bool fits(int64_t value) { return value <= INT_MAX; }
 
 // Leading dimensions of what is a single column do not matter, but BLAS checks them.
@@ -48,6 +74,17 @@ bool set_sizes(Gemm<T>& gemm, int64_t m, int64_t n, int64_t k, int64_t lda, int6
   gemm.lda = static_cast<int>(lda);
   gemm.ldb = static_cast<int>(ldb);
   gemm.ldc = static_cast<int>(ldc);
+  return true;
+}
+
+// Whether products of floats are computed by BLAS: a user may allow other libraries and less precision.
+inline bool only_blas() { return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGHEST; }
+
+// Whether all have this dtype, and none is lazily conjugated or negated.
+inline bool all_of_type(at::ScalarType type, std::initializer_list<at::Tensor> tensors) {
+  for (const auto& tensor : tensors) {
+    if (tensor.scalar_type() != type || tensor.is_conj() || tensor.is_neg()) return false;
+  }
   return true;
 }
 

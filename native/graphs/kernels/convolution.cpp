@@ -1,5 +1,5 @@
 // Convolution of one small image: torch unfolds it into columns and multiplies matrices. The columns stay from run to
-// run, so that only what is not padding is written again.
+// run, so that the padding is written once.
 #include <ATen/Context.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/zeros.h>
@@ -23,7 +23,7 @@ struct Window {
   }
 };
 
-// A piece of a row of the image that is a piece of a row of the columns.
+// A run of elements that is contiguous in a row of the image and in a row of the columns.
 template <class T>
 struct Piece {
   T* to;
@@ -31,7 +31,7 @@ struct Piece {
   int64_t count;
 };
 
-// All pieces for one channel after the other; every `step`th number of the image.
+// Copies all runs, channel by channel; of the image every `step`th element.
 template <class T>
 std::vector<Piece<T>> pieces(const at::Tensor& columns, const at::Tensor& image, const at::Tensor& result,
                              const Window& window) {
@@ -43,7 +43,7 @@ std::vector<Piece<T>> pieces(const at::Tensor& columns, const at::Tensor& image,
     const T* plane = image.const_data_ptr<T>() + channel * height * width;
     for (int64_t ky = 0; ky < window.kernel_height; ky++) {
       for (int64_t kx = 0; kx < window.kernel_width; kx++) {
-        int64_t shift = kx - window.pad_width;  // where the first of a row looks
+        int64_t shift = kx - window.pad_width;  // from the first window of a row
         int64_t first = shift >= 0 ? 0 : (-shift + window.stride_width - 1) / window.stride_width;
         int64_t end = width - shift <= 0 ? 0 : (width - shift - 1) / window.stride_width + 1;
         end = std::min(end, out_width);
@@ -111,7 +111,7 @@ bool is_plain(const at::Tensor& tensor) {
   return is_contiguous(tensor) && tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
 }
 
-// Whether torch would do it by unfolding.
+// Whether torch would unfold the image.
 bool unfolds(const KernelCall& call) {
   auto stride = call.arguments[3].toSymIntVector(), padding = call.arguments[4].toSymIntVector();
   auto dilation = call.arguments[5].toSymIntVector(), output_padding = call.arguments[7].toSymIntVector();

@@ -19,7 +19,7 @@ struct Dimension {
   int64_t size, target_stride, source_stride;
 };
 
-// Those of both tensors, outermost in the target first; where two are one in both, as one.
+// The dimensions of both tensors, outermost first, adjacent ones collapsed.
 std::vector<Dimension> dimensions_of(const at::Tensor& target, const at::Tensor& source) {
   std::vector<Dimension> all, merged;
   for (int64_t i = 0; i < target.dim(); i++) {
@@ -85,7 +85,7 @@ void Copy::run_rows() {
 
 void Copy::run_iterator() {
   if (large_) {
-    kept_target_.copy_(kept_source_);  // knows faster ways for large ones, and its preparation is no part of their time
+    kept_target_.copy_(kept_source_);  // faster for large tensors, whose preparation costs little in comparison
   } else {
     at::native::copy_stub(at::kCPU, *iterator_, false);
   }

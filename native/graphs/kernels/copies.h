@@ -1,4 +1,4 @@
-// A copy between two places that are known: bytes where that is all there is to it, else torch's own kernel.
+// A copy between two fixed addresses: of bytes if that is enough, else by torch's own kernel.
 #pragma once
 
 #include <ATen/native/TensorIterator.h>
@@ -35,14 +35,14 @@ class Copy {
   char* target_ = nullptr;
   const char* source_ = nullptr;
   size_t bytes_ = 0;  // of a row
-  int64_t rows_ = 0;  // none: not a matter of bytes alone
+  int64_t rows_ = 0;  // 0 if bytes alone are not enough
   int64_t target_step_ = 0, source_step_ = 0;
   std::optional<at::TensorIterator> iterator_;
   at::Tensor kept_target_, kept_source_;
   bool large_ = false;
 };
 
-// Whether no byte lies between the first and the last of both.
+// Whether both have their elements in the same order, without gaps.
 bool apart(const at::Tensor& one, const at::Tensor& other);
 
 }  // namespace torchreel::graphs

@@ -1,4 +1,4 @@
-// One value for all elements: what makes new tensors of it, and what writes it into old ones.
+// Ops that fill new or old tensors with one value.
 #include <ATen/native/Fill.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-// Whether the value is written as bytes of zero alone. Minus zero is not.
+// Whether all bytes of the value are zero. Those of minus zero are not.
 bool all_zero(const at::Tensor& tensor, const at::Scalar& value) {
   if (value.isFloatingPoint()) return value.toDouble() == 0 && !std::signbit(value.toDouble());
   return !value.isComplex() && value.equal(0) && !tensor.is_quantized();

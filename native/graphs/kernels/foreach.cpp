@@ -1,15 +1,17 @@
-// Ops over lists of tensors: on the CPU torch does the op of each, one after the other. So does this, each prepared.
+// Ops over lists of tensors. On the CPU torch runs the op of each tensor, one after the other. So does this kernel,
+// with each of them prepared.
 #include <ATen/ScalarOps.h>
 
 #include <string>
 
 #include "graphs/kernels/handwritten.h"
+#include "tape/numbers.h"
 
 namespace torchreel::graphs {
 
 namespace {
 
-// The op that is done for each tensor, by the name of the op over lists.
+// The op for each tensor, by the name of the op over lists.
 struct Each {
   const char* name;
   const char* overload;
@@ -49,13 +51,7 @@ const std::unordered_map<std::string_view, Each>& each() {
   return table;
 }
 
-at::IValue wrapped(const at::Scalar& number) {
-  auto tensor = c10::scalar_to_tensor(number);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
-// What the op of one tensor is given in place of an argument of the op over lists.
+// The argument for the op of one tensor that an argument of the op over lists stands for.
 bool element(const at::IValue& value, size_t index, const c10::Argument& wanted, at::IValue& given) {
   if (value.isTensorList()) {
     given = value.toTensorList().get(index);
@@ -64,7 +60,8 @@ bool element(const at::IValue& value, size_t index, const c10::Argument& wanted,
   } else {
     given = value;
   }
-  if (wanted.type()->kind() == c10::TypeKind::TensorType && given.isScalar()) given = wrapped(given.toScalar());
+  if (wanted.type()->kind() == c10::TypeKind::TensorType && given.isScalar())
+    given = tape::wrapped_number(given.toScalar());
   return (wanted.type()->kind() == c10::TypeKind::TensorType) == given.isTensor();
 }
 

@@ -1,4 +1,4 @@
-// What the kernels written by hand have in common: a body over what was prepared, and where each family adds its own.
+// What handwritten kernels have in common. Each family of them adds itself to a table, by its add_...() below.
 #pragma once
 
 #include <ATen/native/TensorIterator.h>
@@ -22,28 +22,28 @@ class Prepared final : public Kernel {
   Body body_;
 };
 
-// The body is called without indirection: it holds pointers and numbers, and what keeps their memory alive.
+// The body is called without indirection. It holds pointers and numbers, and what keeps their memory alive.
 template <class Body>
 std::unique_ptr<Kernel> kernel_of(const char* layer, Body body) {
   return std::make_unique<Prepared<Body>>(layer, std::move(body));
 }
 
-// A tensor argument; undefined where it is None.
+// A tensor argument; undefined if it is None.
 inline at::Tensor tensor_at(const KernelCall& call, size_t index) {
   const auto& value = call.arguments[index];
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-// Whether its elements are what its memory says, one beside the other with nothing between and none twice.
+// Without gaps, overlaps, and lazy conjugation or negation.
 inline bool is_dense(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg();
 }
 
-// What a kernel may keep from run to run for itself. More would add up over a graph, where torch takes it for the time
-// of one op: such an op is left to torch.
+// Bytes that a kernel may keep for itself from run to run. Torch allocates such memory for the time of one op; here
+// more would add up over a graph, so such ops are left to torch.
 constexpr size_t kMostKept = 1 << 20;
 
-// Like another, on memory that is idle; undefined where that is too small.
+// A tensor like another on idle memory; undefined if that is too small.
 inline at::Tensor tensor_on_idle(const Idle& idle, const at::Tensor& like) {
   if (idle.bytes < like.nbytes() || !like.is_non_overlapping_and_dense()) return at::Tensor();
   return at::from_blob(idle.data, like.sizes(), like.strides(), like.options());
@@ -61,17 +61,19 @@ inline bool same_layout(const at::Tensor& one, const at::Tensor& other) {
 
 void add_activations(Preparers& table);
 void add_attention(Preparers& table);
-void add_blas(Preparers& table);
+void add_batched_products(Preparers& table);
 void add_convolution(Preparers& table);
 void add_copies(Preparers& table);
 void add_fills(Preparers& table);
 void add_foreach(Preparers& table);
 void add_losses(Preparers& table);
 void add_lookups(Preparers& table);
+void add_matrix_products(Preparers& table);
 void add_norms(Preparers& table);
 void add_pieces(Preparers& table);
 void add_pointwise(Preparers& table);
 void add_pools(Preparers& table);
 void add_reductions(Preparers& table);
+void add_vector_products(Preparers& table);
 
 }  // namespace torchreel::graphs

@@ -1,4 +1,4 @@
-// Rows that indices choose. The indices are looked at in each run: one that is out of range is torch's error.
+// Rows that indices choose. Each run checks the indices, and raises torch's error for one that is out of range.
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-// The result is, for each of `outer` parts of the source, the rows that the indices name, one after the other.
+// For each of `outer` parts of the source, copies the rows that the indices name to the result.
 struct Rows {
   char* result;
   const char* source;

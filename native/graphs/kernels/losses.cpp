@@ -1,4 +1,4 @@
-// Losses whose ops would prepare an iterator, or memory, at each call.
+// Losses whose ops prepare an iterator, or allocate, at each call.
 #include <ATen/core/Reduction.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/PointwiseOps.h>

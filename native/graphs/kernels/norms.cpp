@@ -1,4 +1,4 @@
-// Normalisations, by the kernels that torch's own ops end in.
+// Normalisations, by the kernels that torch's own ops call.
 #include <ATen/native/batch_norm.h>
 #include <ATen/native/layer_norm.h>
 #include <ATen/ops/empty.h>
@@ -53,7 +53,7 @@ std::unique_ptr<Kernel> layer_norm_backward(const KernelCall& call) {
   });
 }
 
-// With the statistics that were gathered while training.
+// With the running statistics.
 std::unique_ptr<Kernel> batch_norm_of_running(const KernelCall& call, double eps) {
   auto input = tensor_at(call, 0), weight = tensor_at(call, 1), bias = tensor_at(call, 2);
   auto mean = tensor_at(call, 3), variance = tensor_at(call, 4);

@@ -1,4 +1,4 @@
-// Tensors made of pieces: joined ones, and gradients that are zero but for a piece.
+// Tensors made of pieces: `cat`, and gradients that are zero except for a piece.
 
 #include <cstring>
 
@@ -15,7 +15,7 @@ std::unique_ptr<Kernel> copies(std::vector<Copy> all) {
   });
 }
 
-// A piece may have been made at its place: see graphs/plan/elide.h.
+// An input may lie in the output already: see graphs/plan/elide.h.
 void add_copy(std::vector<Copy>& all, const at::Tensor& target, const at::Tensor& piece) {
   bool there = target.const_data_ptr() == piece.const_data_ptr() && target.scalar_type() == piece.scalar_type() &&
                is_contiguous(target) && is_contiguous(piece);
@@ -29,7 +29,7 @@ std::unique_ptr<Kernel> cat(const KernelCall& call) {
   if (dimension < 0 || dimension >= result.dim()) return nullptr;
   std::vector<Copy> all;
   for (const at::Tensor& piece : call.arguments[0].toTensorVector()) {
-    if (piece.dim() == 1 && piece.size(0) == 0) continue;  // torch passes over them, whatever the rest is
+    if (piece.dim() == 1 && piece.size(0) == 0) continue;  // torch skips them, whatever the other inputs are
     if (piece.dim() != result.dim() || piece.is_complex() != result.is_complex()) return nullptr;
     auto target = result.narrow(dimension, start, piece.size(dimension));
     if (target.sizes() != piece.sizes()) return nullptr;

@@ -1,5 +1,5 @@
-// Arithmetic on a few numbers that lie one beside the other: for them, torch's own loops cost more than what is
-// computed. Only what has but one possible result is here; all else is torch's.
+// Arithmetic on a few contiguous numbers, for which torch's own loops cost more than the computation. Only for ops
+// whose result is exact; all others are left to torch.
 #include <ATen/Version.h>
 #include <ATen/native/TensorCompare.h>
 
@@ -10,7 +10,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr int64_t kFew = 2048;  // beyond it there is nothing to win
+constexpr int64_t kFew = 2048;  // with more there is nothing to gain
 
 bool torch_uses_avx2() {
   static const bool uses = [] {
@@ -20,19 +20,19 @@ bool torch_uses_avx2() {
   return uses;
 }
 
-// In vectors, at whatever level the rest is compiled.
+// Vectorized, whatever the optimization level of the rest.
 #if defined(__x86_64__)
 #define TORCHREEL_WIDE __attribute__((target("avx2,fma"), optimize("O3")))
 #else
 #define TORCHREEL_WIDE
 #endif
 
-// An operand of as many elements as the result, or one that is the same for all.
+// An operand with as many elements as the result, or one number for all.
 template <class T>
 struct Operand {
   const T* numbers = nullptr;
   bool single = false;
-  T fixed = 0;  // where there are no numbers
+  T fixed = 0;  // if there are no numbers
 };
 
 struct Add {
@@ -47,7 +47,7 @@ struct Subtract {
     return one - other;
   }
 };
-// Contracted where the function that it is inlined into may: torch's is, and so must this be.
+// Contracted to a fused multiply-add if the function that it is inlined into may be: torch's is, and so must this be.
 struct AddScaled {
   template <class T>
   __attribute__((always_inline)) static T of(T one, T other, T alpha) {
@@ -86,13 +86,13 @@ struct Above {
 
 template <class T, class Op>
 TORCHREEL_WIDE void loop(T* result, const T* one, const T* other, T extra, int64_t count) {
-#pragma GCC ivdep  // where the result is an operand it is so element by element
+#pragma GCC ivdep  // if the result is an operand, they are the same element by element
   for (int64_t i = 0; i < count; i++) result[i] = Op::of(one[i], other[i], extra);
 }
 
 template <class T, class Op>
 TORCHREEL_WIDE void loop_single(T* result, const T* one, T other, T extra, int64_t count) {
-#pragma GCC ivdep  // where the result is an operand it is so element by element
+#pragma GCC ivdep  // if the result is an operand, they are the same element by element
   for (int64_t i = 0; i < count; i++) result[i] = Op::of(one[i], other, extra);
 }
 
@@ -115,7 +115,7 @@ bool few(const at::Tensor& result, const at::Tensor& one) {
          same_layout(result, one) && (one.is_same(result) || one.data_ptr() == result.data_ptr() || apart(one, result));
 }
 
-// The second operand, if it is one that the loops know.
+// The second operand, if the loops can take it.
 template <class T>
 bool second_operand(const KernelCall& call, size_t index, const at::Tensor& result, Operand<T>& operand) {
   const auto& value = call.arguments[index];
@@ -143,7 +143,7 @@ std::unique_ptr<Kernel> binary(const KernelCall& call, T extra) {
   auto one = tensor_at(call, 0);
   Operand<T> other;
   if (!one.defined() || !few(result, one) || !second_operand<T>(call, 1, result, other)) return nullptr;
-  // What is the same for all elements, torch scales before it adds, but only in the rest of its vectors.
+  // Torch scales a number for all elements before it adds it, but only in the elements after its last vector.
   if (std::is_same_v<Op, AddScaled> && (other.single || other.numbers == nullptr)) return nullptr;
   return loops<T, Op>(result, one, other, extra);
 }

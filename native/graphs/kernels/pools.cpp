@@ -16,34 +16,34 @@ namespace {
 #define TORCHREEL_WIDE
 #endif
 
-// As torch compares: what is not a number wins, and of several the last.
+// As torch compares: NaN is the greatest, and the last of several NaNs wins.
 template <class T>
-__attribute__((always_inline)) inline void take(T& best, int32_t& place, T value, int32_t where) {
+__attribute__((always_inline)) inline void take(T& best, int32_t& index, T value, int32_t where) {
   bool taken = (value > best) | (value != value);
   best = taken ? value : best;
-  place = taken ? where : place;
+  index = taken ? where : index;
 }
 
 template <class T, int64_t step>
-TORCHREEL_WIDE void take_greater(T* best, int32_t* places, const T* row, int32_t place, int64_t count) {
+TORCHREEL_WIDE void take_greater(T* best, int32_t* indices, const T* row, int32_t offset, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; i++) {
-    take(best[i], places[i], row[i * step], place + static_cast<int32_t>(i * step));
+    take(best[i], indices[i], row[i * step], offset + static_cast<int32_t>(i * step));
   }
 }
 
 template <class T>
-void take_greater(T* best, int32_t* places, const T* row, int32_t place, int64_t count, int64_t step) {
-  if (step == 1) return take_greater<T, 1>(best, places, row, place, count);
-  if (step == 2) return take_greater<T, 2>(best, places, row, place, count);
+void take_greater(T* best, int32_t* indices, const T* row, int32_t offset, int64_t count, int64_t step) {
+  if (step == 1) return take_greater<T, 1>(best, indices, row, offset, count);
+  if (step == 2) return take_greater<T, 2>(best, indices, row, offset, count);
   for (int64_t i = 0; i < count; i++) {
-    take_greater<T, 1>(best + i, places + i, row + i * step, place + static_cast<int32_t>(i * step), 1);
+    take_greater<T, 1>(best + i, indices + i, row + i * step, offset + static_cast<int32_t>(i * step), 1);
   }
 }
 
 // Windows of two by two, side by side, without padding: by far the most frequent ones.
 template <class T>
-TORCHREEL_WIDE void pairs(T* best, int64_t* indices, const T* image, int32_t place, int32_t width, int64_t count) {
+TORCHREEL_WIDE void pairs(T* best, int64_t* indices, const T* image, int32_t offset, int32_t width, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; i++) {
     T value = image[2 * i];
@@ -52,11 +52,11 @@ TORCHREEL_WIDE void pairs(T* best, int64_t* indices, const T* image, int32_t pla
     take(value, at, image[2 * i + width], width);
     take(value, at, image[2 * i + width + 1], width + 1);
     best[i] = value;
-    indices[i] = place + static_cast<int32_t>(2 * i) + at;
+    indices[i] = offset + static_cast<int32_t>(2 * i) + at;
   }
 }
 
-// A row of one place in all windows of a row: which windows have it, and where it begins.
+// One element of the kernel in all windows of a row that have it within the image.
 struct Sweep {
   int64_t to, from, count;  // offsets in a plane of the result and of the image
 };
@@ -64,9 +64,9 @@ struct Sweep {
 struct Geometry {
   int64_t kernel, stride, padding, dilation, size, out;
 
-  // The windows that have something at this place of the kernel.
-  std::pair<int64_t, int64_t> windows(int64_t place) const {
-    int64_t shift = place * dilation - padding;
+  // The windows in which this element of the kernel lies within the image.
+  std::pair<int64_t, int64_t> windows(int64_t element) const {
+    int64_t shift = element * dilation - padding;
     int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
     int64_t end = size - shift <= 0 ? 0 : (size - shift - 1) / stride + 1;
     return {first, std::min(end, out)};
@@ -109,7 +109,7 @@ class MaxPool {
         planes_(call.results[0].numel() / out_plane_),
         step_(columns.stride),
         sweeps_(sweeps(rows, columns)),
-        places_(out_plane_) {
+        best_indices_(out_plane_) {
     for (int64_t y = 0; y < rows.out; y++) {
       for (int64_t x = 0; x < columns.out; x++) {
         starts_.push_back(static_cast<int32_t>(rows.begin(y) * columns.size + columns.begin(x)));
@@ -126,12 +126,12 @@ class MaxPool {
     T* best = result_ + plane * out_plane_;
     const T* image = image_ + plane * plane_;
     std::fill_n(best, out_plane_, -std::numeric_limits<T>::infinity());
-    std::copy(starts_.begin(), starts_.end(), places_.begin());
+    std::copy(starts_.begin(), starts_.end(), best_indices_.begin());
     for (const auto& sweep : sweeps_) {
-      take_greater<T>(best + sweep.to, places_.data() + sweep.to, image + sweep.from, static_cast<int32_t>(sweep.from),
-                      sweep.count, step_);
+      take_greater<T>(best + sweep.to, best_indices_.data() + sweep.to, image + sweep.from,
+                      static_cast<int32_t>(sweep.from), sweep.count, step_);
     }
-    std::copy(places_.begin(), places_.end(), indices_ + plane * out_plane_);
+    std::copy(best_indices_.begin(), best_indices_.end(), indices_ + plane * out_plane_);
   }
 
   const T* image_;
@@ -139,7 +139,7 @@ class MaxPool {
   int64_t* indices_;
   int64_t plane_, out_plane_, planes_, step_;
   std::vector<Sweep> sweeps_;
-  std::vector<int32_t> starts_, places_;
+  std::vector<int32_t> starts_, best_indices_;
 };
 
 int64_t pick(const std::vector<int64_t>& values, size_t dimension) {
@@ -172,9 +172,9 @@ std::unique_ptr<Kernel> max_pool(const KernelCall& call, const Geometry& rows, c
                     planes = call.results[0].numel() / (rows.out * columns.out)] {
                      for (int64_t plane = 0; plane < planes; plane++) {
                        for (int64_t y = 0; y < rows.out; y++) {
-                         int64_t to = (plane * rows.out + y) * columns.out, place = 2 * y * columns.size;
-                         pairs<T>(best + to, indices + to, image + plane * rows.size * columns.size + place,
-                                  static_cast<int32_t>(place), static_cast<int32_t>(columns.size), columns.out);
+                         int64_t to = (plane * rows.out + y) * columns.out, offset = 2 * y * columns.size;
+                         pairs<T>(best + to, indices + to, image + plane * rows.size * columns.size + offset,
+                                  static_cast<int32_t>(offset), static_cast<int32_t>(columns.size), columns.out);
                        }
                      }
                    });

@@ -36,7 +36,7 @@ void Sum::run() {
 namespace {
 
 struct Over {
-  std::vector<int64_t> dimensions;  // none: all
+  std::vector<int64_t> dimensions;  // all if it is empty
   bool keep = false;
 };
 

@@ -1,4 +1,4 @@
-// Sums and means over dimensions that are known, as torch's own kernels give them.
+// Sums and means over fixed dimensions, with the bits of torch's own kernels.
 #pragma once
 
 #include <ATen/native/TensorIterator.h>
@@ -12,7 +12,7 @@ namespace torchreel::graphs {
 
 class Sum {
  public:
-  // Over all dimensions where none is given. What is summed has the result's type. With a divisor: the mean.
+  // Over all dimensions if none is given. The operand has the dtype of the result. With a divisor: the mean.
   Sum(const at::Tensor& result, const at::Tensor& source, at::OptionalIntArrayRef dimensions, bool keep,
       int64_t divisor = 0);
   void run();

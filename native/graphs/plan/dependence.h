@@ -1,4 +1,4 @@
-// What has to come before what: kernels that use the same memory, of which one writes it, keep their order.
+// Dependences: two kernels that use the same memory keep their order if one of them writes it.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace torchreel::graphs {
 
-// Bytes that a kernel uses. Those of different spaces never meet.
+// Bytes that a kernel uses. Accesses in different spaces never overlap.
 struct Access {
   uint32_t space;
   uintptr_t begin, end;
   bool writes;
 };
 
-// For each kernel, by what it uses: those before it that it has to come after, the first first.
+// For each kernel, the earlier kernels that it depends on, in ascending order.
 std::vector<std::vector<uint32_t>> dependences(const std::vector<std::vector<Access>>& kernels);
 
 }  // namespace torchreel::graphs

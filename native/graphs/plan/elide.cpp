@@ -16,7 +16,7 @@ using tape::Step;
 
 namespace {
 
-// A piece of a joined tensor keeps the place of the whole: that of a large one for few steps only.
+// Inputs of `cat` that lie in its output keep the whole output alive: a large one for few steps only.
 constexpr size_t kSmallBytes = 1 << 18;
 constexpr int64_t kSoon = 16;
 
@@ -43,7 +43,7 @@ bool same_layout(const PlanSlot& one, const PlanSlot& other) {
   return one.dtype == other.dtype && one.sizes == other.sizes && one.strides == other.strides && bytes_of(one) > 0;
 }
 
-// The argument of which an op gives a plain copy, or -1.
+// The argument that an op copies without a change, or -1.
 int copied_argument(std::string_view name) {
   for (std::string_view copy : {"aten::clone", "aten::_to_copy", "aten::alias_copy", "aten::detach_copy"}) {
     if (name == copy) return 0;
@@ -79,7 +79,7 @@ class Elision {
   }
 
  private:
-  // Of a storage, by steps.
+  // How steps use a storage.
   struct Use {
     std::vector<uint32_t> slots;
     int64_t first = -1, last = -1, last_write = -1;
@@ -109,7 +109,7 @@ class Elision {
     return storages_[storage].kind == StorageInfo::kMade && uses_[storage].plain && uses_[storage].first >= 0;
   }
 
-  // Whether from a step on nobody can tell if a source and the copy that the step makes of it are one.
+  // Whether source and copy may share memory from this step on.
   bool can_be_one(uint32_t source, uint32_t copy, int64_t step) const {
     if (source == copy || !is_made_here(source) || !is_made_here(copy) || uses_[copy].first != step) return false;
     const auto &mine = uses_[source], &its = uses_[copy];
@@ -129,11 +129,11 @@ class Elision {
     if (!same_layout(source, copy) || !can_be_one(source.storage, copy.storage, index)) return false;
     bool whole = begin_of(source) == begin_of(copy) && uses_[source.storage].extent == uses_[copy.storage].extent;
     if (storages_[copy.storage].handed_out && !whole) return false;
-    // The copy of a part would keep the whole alive.
+    // A copy of a part would keep the whole source alive.
     size_t all = uses_[source.storage].extent;
     if (begin_of(source) < begin_of(copy) || (all > kSmallBytes && all > 2 * bytes_of(copy))) return false;
     size_t distance = begin_of(source) - begin_of(copy);
-    // Ops on the copy would be given memory that is aligned as a new tensor's.
+    // Ops on the copy expect the alignment of a new tensor.
     if (distance % Pool::kAlignment != 0) return false;
     merge(copy.storage, source.storage, distance);
     return true;
@@ -158,7 +158,7 @@ class Elision {
     return left == 0;
   }
 
-  // Whether all are of one kind, and each is to lie in one piece of the joined tensor.
+  // Whether all inputs have the dtype of the output, and each is one contiguous piece of it.
   bool are_pieces(const PlanSlot& joined, const std::vector<uint32_t>& pieces, int64_t dimension, bool stacks) const {
     auto dimensions = static_cast<int64_t>(joined.sizes.size());
     if (dimension < 0) dimension += dimensions;
@@ -184,7 +184,7 @@ class Elision {
     return can_be_joined(piece.storage, joined.storage, index);
   }
 
-  // As can_be_one(), for a joined storage in which other pieces lie already.
+  // As can_be_one(), for an output of `cat` in which other inputs lie already.
   bool can_be_joined(uint32_t source, uint32_t joined, int64_t step) const {
     if (!is_made_here(source) || !is_made_here(joined)) return false;
     const auto &mine = uses_[source], &its = uses_[joined];
@@ -193,7 +193,7 @@ class Elision {
     return mine.last <= step || (mine.last_write <= step && its.last_write <= step);
   }
 
-  // All that lies on `from` lies on `to` from now on, `distance` bytes behind its beginning.
+  // Moves all slots of `from` to `to`, `distance` bytes behind its beginning.
   void merge(uint32_t from, uint32_t to, size_t distance) {
     auto &old = uses_[from], &whole = uses_[to];
     for (uint32_t index : old.slots) {

@@ -1,4 +1,4 @@
-// Finds copies that need not be made: what is copied is made where the copy would lie.
+// Copy elision: the source of a copy is made at the address of the copy.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,14 @@
 
 namespace torchreel::graphs {
 
-// Lets tensors of a copy and of what it is made of share one storage, and drops steps that have nothing left to do.
-// `boundaries` are the steps that the backward and its further segments begin with, before and after.
+// Lets a copy and its source share one storage, and drops steps that have nothing left to do. `boundaries` are the
+// steps with which the segments of the backward begin; they are updated.
 //
 // Two storages become one only if nobody can tell:
-// - both are made here, and on the same side of the boundary: the backward leaves what the forward saved as it is;
-// - from the copy on, nothing is written to either, or only the copy is used any more;
-// - the caller gets at most one of them, and the other is then none that the backward reads: the caller may write to
-//   what it got, meanwhile;
-// - what the caller gets has just the memory that it would have.
+// - Both are made in this program, on the same side of a boundary: the backward leaves saved memory as it is.
+// - After the copy, nothing is written to either of them, or only the copy is used.
+// - The caller gets at most one of them. Then the backward does not read the other: the caller may write to its own.
+// - The storage that the caller gets is as large as it would be.
 void elide_copies(Recorded& all, std::vector<StorageInfo>& storages, std::vector<size_t>& boundaries);
 
 }  // namespace torchreel::graphs

@@ -31,7 +31,7 @@ const c10::StorageImpl* storage_impl(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// Like another, on other memory, as an op gives it.
+// A tensor like another, on other memory, as an op makes it.
 at::Tensor like(const at::Tensor& tensor, const c10::Storage& storage, int64_t offset) {
   auto made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());

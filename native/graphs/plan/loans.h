@@ -1,5 +1,5 @@
-// What an op that is none of torch's is given of the pool. It may keep it: Python can do anything with a tensor, and so
-// can C++. So each call gets tensors that hold a lease, and what is kept is out of the way of later runs.
+// Arguments for foreign ops. Such an op may keep a tensor that it is given: Python can do anything with it, and so can
+// C++. So each call gets tensors that hold a lease on the pool, and later runs do not overwrite what the op keeps.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -12,25 +12,25 @@
 
 namespace torchreel::graphs {
 
-// Whether an op comes from elsewhere than torch and torchreel, so that nobody knows what it does with its arguments.
+// Whether an op is neither torch's nor torchreel's, so that nobody knows what it does with its arguments.
 bool is_foreign(const std::string& op);
 
 // How the tensors on one storage of a graph are given to an op.
 struct Loan {
   const c10::StorageImpl* storage;  // as the graph has it
   Range range;                      // in the pool
-  int64_t input = -1;               // the input that it lies in, if that is only read: the caller's own tensor is given
-  int64_t shift = 0;                // of that input in its storage, in bytes, when it was recorded
+  int64_t input = -1;               // an input that is only read: the op gets the caller's own tensor; else -1
+  int64_t shift = 0;                // bytes from the beginning of the storage to that input, as recorded
 };
 
 class Loans {
  public:
-  // `given` is where the tensors of the run are found, and `kept` is set to `op` where the op keeps something.
+  // `given` points to the tensors of the run. `kept` is set to `op` if the op keeps something.
   Loans(std::shared_ptr<Pool> pool, std::vector<Loan> loans, const Tensors* const& given, int64_t& kept, uint32_t op);
 
   // Replaces the tensors of the graph among the arguments.
   void lend(torch::jit::Stack& arguments);
-  // When nobody but the op can hold them any more: ends the leases of those that it does not keep.
+  // Ends the leases of those that the op does not keep. By now nobody but the op can hold them.
   void settle();
 
  private:
@@ -45,7 +45,7 @@ class Loans {
   std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> now_;
 };
 
-// The arguments of one call: they are lent here, and given back at the end, whatever happens.
+// Lends the arguments of one call, and settles at its end, whatever happens.
 class Lending {
  public:
   Lending(Loans* loans, torch::jit::Stack& stack) : loans_(loans), stack_(stack) {

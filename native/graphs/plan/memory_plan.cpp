@@ -26,7 +26,7 @@ size_t plan_memory(std::vector<Need>& needs, const std::vector<Obstacle>& obstac
     int64_t one = needs[a].life.first[0], other = needs[b].life.first[0];
     return one != other ? one < other : a < b;
   });
-  std::vector<Placed> placed;  // by where they begin
+  std::vector<Placed> placed;  // sorted by address
   for (const auto& obstacle : obstacles) placed.push_back({obstacle.range, Life::of(INT64_MIN, obstacle.last)});
   auto before = [](const Placed& a, const Placed& b) { return a.range.begin < b.range.begin; };
   std::sort(placed.begin(), placed.end(), before);

@@ -1,4 +1,5 @@
-// Where in the pool the storages of a graph lie: two may share a place if their lives do not touch.
+// The memory plan: an offset in the pool for each storage of a graph. Two may share memory if their lives do not
+// overlap.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace torchreel::graphs {
 
-// When memory is used. On two lanes of kernels, each has steps of its own; kernels that run while no other does are
-// steps of both.
+// The steps in which memory is used. Two lanes of kernels count their steps separately; a kernel that runs alone is a
+// step of both.
 struct Life {
   int64_t first[2], last[2];  // steps, both included
 
@@ -21,27 +22,26 @@ struct Life {
 struct Need {
   size_t bytes;
   Life life;
-  size_t offset = 0;  // found
+  size_t offset = 0;  // set by plan_memory()
 };
 
-// What lies in the pool already. It is in the way until its last use.
+// Memory of the pool that is in use already, until its last step.
 struct Obstacle {
   Range range;
   int64_t last;
 };
 
-// What lies at a place from one step to another.
+// A range that is in use from one step to another.
 struct Stay {
   Range range;
   int64_t first, last;
 };
 using Stays = std::vector<Stay>;
 
-// The largest part of `ranges`, which are merged, in which nothing lies at a step. Stays are sorted by where they
-// begin.
+// The largest part of `ranges` that is not in use at a step. Ranges are merged, stays are sorted by address.
 Range largest_idle(const std::vector<Range>& ranges, const Stays& stays, int64_t step);
 
-// Gives the end of the farthest. Those that live on behind the graph come first, then the largest.
+// Sets the offsets, and returns the highest end. Places what outlives the graph first, then the largest.
 size_t plan_memory(std::vector<Need>& needs, const std::vector<Obstacle>& obstacles, int64_t steps);
 
 }  // namespace torchreel::graphs

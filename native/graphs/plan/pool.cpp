@@ -13,7 +13,7 @@
 
 namespace torchreel::graphs {
 
-// All pools that there are, for who asks. Locked after the gate of the reports and before a pool's own lock.
+// All pools. Locked after the gate of the reports and before a pool's own lock.
 struct LivingPools {
   std::mutex mutex;
   std::unordered_set<const Pool*> all;
@@ -71,7 +71,7 @@ std::vector<Range> merged(std::vector<Range> ranges) {
   return all;
 }
 
-// Addresses cost nothing; a machine that forbids to reserve many gets fewer.
+// Addresses cost nothing. If the machine forbids to reserve so many, the pool gets fewer.
 Pool::Pool() {
   for (size_t size = size_t{1} << 36; size >= size_t{1} << 28; size >>= 2) {
     void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -247,7 +247,7 @@ const Lease* Pool::first_in(const std::vector<Range>& ranges) const {
   std::lock_guard lock(mutex_);
   for (const Lease* lease : leases_) {
     if (lease->passing) continue;
-    // The first range that ends behind the beginning of the lease is the only one that can overlap it first.
+    // The first range that ends behind the beginning of the lease is the first that can overlap it.
     auto next = std::upper_bound(ranges.begin(), ranges.end(), lease->range.begin,
                                  [](size_t begin, const Range& range) { return begin < range.end; });
     if (next != ranges.end() && next->begin < lease->range.end) return lease;

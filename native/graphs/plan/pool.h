@@ -1,4 +1,5 @@
-// One range of addresses for all graphs of a thread. What a user still holds of it is leased; all else may be written.
+// The arena of a thread: one range of addresses for all of its graphs. Outputs that a user holds are leased; graphs may
+// write all else.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -28,7 +29,7 @@ std::vector<Range> merged(std::vector<Range> ranges);
 
 class Pool;
 
-// A lock that is held for some nanoseconds, and mostly wanted by one thread alone: half the price of a mutex.
+// A spin lock, for a few nanoseconds and mostly one thread: half the price of a mutex.
 class Brief {
  public:
   void lock() {
@@ -40,7 +41,7 @@ class Brief {
   std::atomic_flag taken_;
 };
 
-// A part of the pool that somebody holds. Given back once, from whatever thread.
+// A range of the pool that somebody holds. Any thread may end it, once.
 struct Lease {
   static constexpr uint32_t kLent = UINT32_MAX;
   std::shared_ptr<Pool> pool;
@@ -48,8 +49,8 @@ struct Lease {
   const void* maker = nullptr;  // the graph that wrote it
   uint32_t output = 0;          // which of its outputs, or kLent: an op was given it, and may keep it
   uint32_t index = 0;           // among the pool's leases
-  bool passing = false;         // the run that is about to begin takes it over
-  // Of one that ends with the step: its storage, and what is said to whoever reads it later.
+  bool passing = false;         // the next run takes it over
+  // Of a lease that ends with the step: its storage, and the message for whoever reads the storage later.
   c10::StorageImpl* storage = nullptr;
   std::shared_ptr<const std::string> over;
 };
@@ -62,20 +63,21 @@ class Pool : public std::enable_shared_from_this<Pool> {
   ~Pool();
   Pool(const Pool&) = delete;
 
-  // The one of the calling thread. It lives as long as the thread, or as somebody holds memory of it.
+  // Of the calling thread. Lives until the thread has ended and nobody holds memory of it.
   static const std::shared_ptr<Pool>& of_this_thread();
-  // Those of all threads, each with its scratch if it has one.
+  // Of all threads.
   static std::vector<std::shared_ptr<Pool>> all();
-  // Gives back what nobody holds, in all of them. Gives the number of pools in which a graph runs: they stay.
+  // Gives memory that nobody holds back to the system, in all pools. Returns how many were skipped, because a graph
+  // runs.
   static size_t trim_all();
-  // Another, for graphs whose outputs are copied: leases on it are those of ops alone.
+  // A second pool, for graphs whose outputs are copied. Only ops that keep arguments have leases on it.
   static const std::shared_ptr<Pool>& scratch_of_this_thread();
   // Whether its thread has ended.
   bool is_left() const { return left_; }
   std::mutex running;  // held while a graph runs on it
 
   char* at(size_t offset) const { return base_ + offset; }
-  // Throws if there is no such place: the memory itself comes when it is first written.
+  // Throws if the pool has not so many addresses. The system gives memory when it is first written.
   void reach(size_t end);
   size_t reached() const { return reached_; }
   // Together with its scratch.
@@ -85,9 +87,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   static void end(Lease* lease);
   // Memory that ends its lease when it is freed.
   at::DataPtr data(Lease* lease);
-  // The same, with its storage beginning elsewhere.
+  // The same, for a storage that begins at another address.
   at::DataPtr data(Lease* lease, void* begin);
-  // Null if the storage is no memory of a pool.
+  // Null if the storage is not in a pool.
   static Lease* lease_of(const c10::StorageImpl& storage);
 
   // Every lease is its holder's again: the run that would have taken some over failed.
@@ -110,10 +112,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   friend struct LivingPools;
   static void free_lease(void* lease);
   void shrink(size_t end);
-  // The memory is the system's again, but for what is leased; graphs that are still there find zeros.
+  // Gives all but leased ranges back to the system. Graphs find zeros there.
   void trim();
 
-  uint64_t id_ = 0;  // by which snapshots know it
+  uint64_t id_ = 0;  // for snapshots
   char* base_ = nullptr;
   size_t size_ = 0;
   std::atomic<size_t> reached_{0};
@@ -124,8 +126,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::vector<Lease*> spare_;
 };
 
-// Whom every change of a pool is reported to from now on, and who may ask for all of them. Before the first pool is
-// made.
+// Reports every change of a pool from now on to these callbacks, by which all pools can be listed, too. Call it before
+// the first pool is made.
 void set_private_pools(const PrivatePools* pools);
 
 }  // namespace torchreel::graphs

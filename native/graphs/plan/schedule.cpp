@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// A work as it was put on a lane.
+// A work on a lane.
 struct Put {
   uint32_t work;
   int lane;
@@ -18,7 +18,7 @@ struct Put {
 
 class Planner {
  public:
-  // Of several works that can begin, the first in the program does, or that of the longest tail.
+  // Which of several ready works begins: the first of the program, or the one on the critical path.
   Planner(const std::vector<Work>& works, const Toll& toll, bool by_tail)
       : works_(works),
         toll_(toll),
@@ -48,7 +48,7 @@ class Planner {
   }
 
  private:
-  // How long it takes from the beginning of each to the end of the last that needs it.
+  // For each work, the time from its beginning to the end of the last work that depends on it.
   void find_tails() {
     tails_.resize(works_.size(), 0);
     for (size_t i = works_.size(); i-- > 0;) {
@@ -86,8 +86,7 @@ class Planner {
     return by_tail_ && tails_[one] != tails_[other] ? tails_[one] > tails_[other] : one < other;
   }
 
-  // All that may run beside others, and can without anything that runs alone: each on the lane that it can begin on
-  // first.
+  // Puts ready works that may run beside others on the lane on which they can begin first, until one must run alone.
   std::vector<Put> fill(uint32_t begin, uint32_t end) {
     std::vector<Put> puts;
     std::vector<const Put*> at(works_.size(), nullptr);
@@ -127,7 +126,7 @@ class Planner {
 
   void add(std::vector<Put>& puts) {
     if (puts.empty()) return;
-    // What begins before the other lane has anything to do, and what begins when it has nothing more to do, needs none.
+    // Works at the beginning and at the end, beside which the other lane has nothing to do, need no lane.
     double first[2] = {kNever, kNever}, last[2] = {-1, -1};
     for (const auto& put : puts) {
       first[put.lane] = std::min(first[put.lane], put.begin);
@@ -194,8 +193,8 @@ class Planner {
   const std::vector<Work>& works_;
   const Toll& toll_;
   bool by_tail_;
-  std::vector<size_t> missing_;               // how many each has still to wait for
-  std::vector<std::vector<uint32_t>> later_;  // those that wait for it
+  std::vector<size_t> missing_;               // by work: how many of its dependences are not done
+  std::vector<std::vector<uint32_t>> later_;  // by work: works that depend on it
   std::vector<double> tails_;
   std::vector<bool> done_;
   Schedule found_;
@@ -203,7 +202,7 @@ class Planner {
 
 }  // namespace
 
-// The order of the program needs the least memory: what it begins it ends. So another has to be worth it.
+// The order of the program needs the least memory, so another order has to be worth it.
 Schedule schedule(const std::vector<Work>& works, const Toll& toll) {
   auto in_order = Planner(works, toll, false).plan(), by_tail = Planner(works, toll, true).plan();
   return by_tail.planned < 0.93 * in_order.planned ? by_tail : in_order;

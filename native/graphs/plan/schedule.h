@@ -1,4 +1,4 @@
-// Which kernels run on which of two cores: found from what each costs and what it has to wait for.
+// List scheduling of kernels on two cores, by their costs and dependences.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@ namespace torchreel::graphs {
 
 struct Work {
   enum Kind : uint8_t {
-    kFixed,   // all that is before it comes before it, and all that is behind it after
-    kAlone,   // runs while nothing else does: it may use all threads itself
+    kFixed,   // keeps its order with all other works
+    kAlone,   // runs while nothing else runs: it may use all threads itself
     kBeside,  // may run beside others, on one thread
   };
   Kind kind = kFixed;
   double all = 0, one = 0;      // nanoseconds with all threads and with one
-  std::vector<uint32_t> after;  // works before it that have to be done
+  std::vector<uint32_t> after;  // works that it depends on
 };
 
-// One of a lane, and how many of the other lane have to be done before it.
+// A work of a lane, and how many tasks of the other lane must be done before it.
 struct Task {
   uint32_t work;
   uint32_t wait;
 };
 
-// Works that run one after the other, or, if the second lane has any, in two lanes at a time.
+// Works that run one after the other or, if the second lane has any, in two lanes.
 struct Stretch {
-  bool one_thread = false;      // each on one
-  std::vector<uint32_t> order;  // all of them, as one thread may run them
+  bool one_thread = false;      // each work runs on one thread
+  std::vector<uint32_t> order;  // all works, in an order for one thread
   std::vector<Task> lanes[2];
   bool is_parallel() const { return !lanes[1].empty(); }
 };
@@ -38,11 +38,11 @@ struct Schedule {
   double planned = 0;     // nanoseconds
 };
 
-// Nanoseconds that the threads themselves cost.
+// What threads cost, in nanoseconds.
 struct Toll {
-  double begin = 2500;      // until the second thread has begun
-  double one_thread = 100;  // to leave torch and BLAS one thread, and give them back the others
-  double hand_over = 300;   // until one lane has seen what the other has done
+  double begin = 2500;      // until the second thread begins
+  double one_thread = 100;  // to restrict torch and BLAS to one thread, and to undo that
+  double hand_over = 300;   // until one lane sees that the other has done a task
 };
 
 Schedule schedule(const std::vector<Work>& works, const Toll& toll);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "graphs/plan/elide.h"
+#include "graphs/plan/static_checks.h"
 #include "tape/collectives.h"
 #include "tape/slots.h"
 #include "torch/below_autograd.h"
@@ -27,28 +28,20 @@ bool writes(const Step& step, size_t argument) {
 
 namespace {
 
-// A larger constant is computed anew at each run: its memory can then be used for other things meanwhile.
+// Larger constants are computed at each run, so that others can use their memory in between.
 constexpr size_t kLargestConstant = 64 * 1024;
 
-constexpr std::string_view kWait = "_c10d_functional::wait_tensor";
-// It gives a tensor that waits when it is read, and nothing waits for long here.
+// It returns a tensor that waits when it is read. Collectives of a graph have ended by then.
 constexpr std::string_view kWrap = "_c10d_functional::_wrap_tensor_autograd";
 
-[[noreturn]] void refuse(const Step& step, const std::string& why) {
-  NotStatic error(why);
-  error.op = step.index;
-  throw error;
-}
+}  // namespace
 
-// These turn a tensor in place: what it is called from then on is another slot on the same memory.
-bool only_turns(const Step& step) {
+bool changes_only_metadata(const Step& step) {
   static const std::unordered_set<std::string> known = {"aten::detach_",      "aten::t_",       "aten::transpose_",
                                                         "aten::unsqueeze_",   "aten::squeeze_", "aten::squeeze_.dim",
                                                         "aten::squeeze_.dims"};
   return known.count(step.op->name) != 0;
 }
-
-}  // namespace
 
 void set_bits(const at::Tensor& tensor, const tape::PlanSlot& slot) {
   if (slot.conjugate) tensor._set_conj(true);
@@ -64,23 +57,9 @@ at::Tensor tensor_on(const c10::Storage& storage, const tape::PlanSlot& slot) {
   return tensor;
 }
 
-template <class Visit>
-void StaticProgram::each_slot(const Step& step, Visit visit) const {
-  for (size_t i = 0; i < step.given.size(); i++) {
-    for (uint32_t slot : step.given[i].slots) {
-      if (slot != kNone) visit(slot, writes(step, i));
-    }
-  }
-  for (const auto& gave : step.gave) {
-    for (uint32_t slot : gave.slots) {
-      if (slot != kNone) visit(slot, false);
-    }
-  }
-}
-
 std::vector<SlotUse> StaticProgram::uses_of(size_t step) const {
   std::vector<SlotUse> all;
-  each_slot(all_.steps[step], [&](uint32_t slot, bool writes) { all.push_back({slot, writes}); });
+  for_each_slot(all_.steps[step], [&](uint32_t slot, bool writes) { all.push_back({slot, writes}); });
   for (const auto& gave : all_.steps[step].gave) {
     for (uint32_t slot : gave.slots) {
       if (slot != kNone) all.push_back({slot, true});
@@ -89,15 +68,29 @@ std::vector<SlotUse> StaticProgram::uses_of(size_t step) const {
   return all;
 }
 
+std::vector<uint32_t> StaticProgram::step_ops() const {
+  std::vector<uint32_t> ops;
+  for (const auto& step : all_.steps) ops.push_back(step.index);
+  return ops;
+}
+
 StaticProgram::StaticProgram(Recorded recorded) : all_(std::move(recorded)) {
   for (const auto& step : all_.steps) ops_ = std::max<size_t>(ops_, step.index + 1);
   find_kinds();
-  for (const auto& step : all_.steps) check(step);
-  check_unplanned();
+  mark_handed_out();
+  check_steps(*this);
+  check_unplanned(*this);
   leave_out();
   if (all_.elides) elide_copies(all_, storages_, boundaries_);
   find_lives();
+  find_extents();
+  check_inputs(*this);
+  if (has_backward()) {
+    check_segments(*this);
+    find_saved();
+  }
   find_guards();
+  find_writes();
 }
 
 void StaticProgram::find_kinds() {
@@ -121,6 +114,9 @@ void StaticProgram::find_kinds() {
       if (slot != kNone) storages_[all_.slots[slot].storage].kind = StorageInfo::kGradient;
     }
   }
+}
+
+void StaticProgram::mark_handed_out() {
   auto hand_out = [&](uint32_t slot) {
     if (slot != kNone) storages_[all_.slots[slot].storage].handed_out = true;
   };
@@ -136,72 +132,10 @@ void StaticProgram::find_kinds() {
   }
 }
 
-void StaticProgram::check(const Step& step) const {
-  if (step.region.has_value()) refuse(step, "it calls a region that torch.compile compiled");
-  if (tape::is_between_two(step.op->name)) refuse(step, step.op->name + " waits for one other rank");
-  if (tape::is_finished_by_waiting(step.op->name)) {
-    refuse(step, step.op->name + " does a part of its work when it is waited for");
-  }
-  if (step.op->name == kWait) {
-    auto kind = step.given[0].slots.empty() ? StorageInfo::kMade : storage_of(step.given[0].slots[0]).kind;
-    if (kind != StorageInfo::kMade) refuse(step, "it waits for a collective that began before it was called");
-  }
-  if (step.op->reshapes && !only_turns(step)) {
-    refuse(step, step.op->name + " changes the shape or the memory of a tensor in place");
-  }
-  if (only_turns(step) && step.op->name != "aten::detach_" &&
-      storage_of(step.given[0].slots[0]).kind != StorageInfo::kMade) {
-    refuse(step, step.op->name + " changes the shape of a tensor of others in place");
-  }
-  if (step.op->name.starts_with("aten::as_strided_")) refuse(step, step.op->name + " looks at memory around a tensor");
-  for (const auto& given : step.given) {
-    if (given.kind == Given::kStorage) refuse(step, step.op->name + " takes the storage of a tensor");
-  }
-  if (!is_unplanned(step)) return;
-  if (tape::is_collective(step.op->name)) refuse(step, step.op->name + " has a tensor without fixed memory");
-  bool computed = step.keeps_number;
-  for (const auto& given : step.given) computed = computed || given.kind >= Given::kFormula;
-  if (computed)
-    refuse(step, step.op->name + " has a number that Python computes with, and a tensor without fixed memory");
-  each_slot(step, [&](uint32_t slot, bool writes) {
-    if (writes && all_.slots[slot].unplanned && storage_of(slot).kind != StorageInfo::kMade) {
-      refuse(step, step.op->name + " writes to a tensor of others that is sparse, quantized or on another device");
-    }
-  });
-}
-
 bool StaticProgram::is_unplanned(const Step& step) const {
   bool any = false;
-  each_slot(step, [&](uint32_t slot, bool) { any = any || all_.slots[slot].unplanned; });
+  for_each_slot(step, [&](uint32_t slot, bool) { any = any || all_.slots[slot].unplanned; });
   return any;
-}
-
-// What an unplanned tensor is made of is copied, and so is what is seen of it: a write to either would not reach the
-// other.
-void StaticProgram::check_unplanned() const {
-  std::vector<bool> shared(storages_.size(), false);
-  for (const auto& step : all_.steps) {
-    each_slot(step, [&](uint32_t slot, bool writes) {
-      if (writes && shared[all_.slots[slot].storage]) {
-        refuse(step, step.op->name + " writes to memory that a sparse, quantized or nested tensor may share");
-      }
-    });
-    if (!is_unplanned(step)) continue;
-    bool gives = false;
-    for (const auto& gave : step.gave) {
-      for (uint32_t slot : gave.slots) gives = gives || (slot != kNone && all_.slots[slot].unplanned);
-    }
-    for (size_t i = 0; gives && i < step.given.size(); i++) {
-      for (uint32_t slot : step.given[i].slots) {
-        if (slot != kNone && !all_.slots[slot].unplanned && !writes(step, i)) shared[all_.slots[slot].storage] = true;
-      }
-    }
-    for (const auto& gave : step.gave) {
-      for (uint32_t slot : gave.slots) {
-        if (step.op->view && slot != kNone && !all_.slots[slot].unplanned) shared[all_.slots[slot].storage] = true;
-      }
-    }
-  }
 }
 
 // Whether all that it gives is what it was given, seen differently.
@@ -229,10 +163,7 @@ bool StaticProgram::is_alias(const Step& step) const {
   return any;
 }
 
-bool StaticProgram::is_foldable(const Step& step, const std::vector<bool>& written) const {
-  const auto& op = *step.op;
-  if (op.random || op.unset || op.silent || op.varying || step.gave.empty() || is_unplanned(step)) return false;
-  if (tape::is_collective(op.name)) return false;
+bool StaticProgram::has_constant_arguments(const Step& step) const {
   for (size_t i = 0; i < step.given.size(); i++) {
     const auto& given = step.given[i];
     if (given.kind >= Given::kStorage || (writes(step, i) && !given.slots.empty())) return false;
@@ -240,6 +171,13 @@ bool StaticProgram::is_foldable(const Step& step, const std::vector<bool>& writt
       if (slot != kNone && storage_of(slot).kind != StorageInfo::kConstant) return false;
     }
   }
+  return true;
+}
+
+bool StaticProgram::is_foldable(const Step& step, const std::vector<bool>& written) const {
+  const auto& op = *step.op;
+  if (op.random || op.unset || op.silent || op.varying || step.gave.empty() || is_unplanned(step)) return false;
+  if (tape::is_collective(op.name) || !has_constant_arguments(step)) return false;
   for (const auto& gave : step.gave) {
     if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) return false;
     for (uint32_t slot : gave.slots) {
@@ -252,7 +190,7 @@ bool StaticProgram::is_foldable(const Step& step, const std::vector<bool>& writt
   return true;
 }
 
-// Runs it now, once and for all.
+// Runs it now: its results are constants.
 void StaticProgram::fold(const Step& step) {
   BelowAutograd below_autograd;
   torch::jit::Stack stack;
@@ -294,20 +232,36 @@ void StaticProgram::fold(const Step& step) {
   }
 }
 
-// Views, constants, memory that nobody has written, and ranges of the profiler.
-void StaticProgram::leave_out() {
+std::vector<bool> StaticProgram::find_written_storages() const {
   std::vector<bool> written(storages_.size(), false);
   for (const auto& step : all_.steps) {
-    each_slot(step, [&](uint32_t slot, bool writes) {
-      written[all_.slots[slot].storage] = written[all_.slots[slot].storage] || writes;
+    for_each_slot(step, [&](uint32_t slot, bool writes) {
+      if (writes) written[all_.slots[slot].storage] = true;
     });
   }
+  return written;
+}
+
+// Numbers that torch wrapped as tensors, and that nothing writes.
+void StaticProgram::mark_constants(const std::vector<bool>& written) {
   for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
     const auto& record = all_.slots[slot];
     const auto& tensor = all_.tensors[slot];
     if (!tensor.defined() || record.unplanned || written[record.storage]) continue;
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) storages_[record.storage].kind = StorageInfo::kConstant;
   }
+}
+
+// Whether a step need not run: ranges of the profiler, views, and ops that only allocate.
+bool StaticProgram::is_needless(const Step& step) const {
+  if (step.op->silent || changes_only_metadata(step) || step.op->name == kWrap || is_alias(step)) return true;
+  return step.op->unset && !step.gave.empty() && !is_unplanned(step);
+}
+
+// Drops needless steps, and computes constants now.
+void StaticProgram::leave_out() {
+  auto written = find_written_storages();
+  mark_constants(written);
   std::vector<Step> steps;
   std::vector<size_t> wanted = {all_.boundary};
   for (size_t i = 1; i < all_.segments.size(); i++) wanted.push_back(all_.segments[i].boundary);
@@ -315,13 +269,12 @@ void StaticProgram::leave_out() {
     while (boundaries_.size() < wanted.size() && step.index >= wanted[boundaries_.size()]) {
       boundaries_.push_back(steps.size());
     }
-    if (step.op->silent || only_turns(step) || step.op->name == kWrap || is_alias(step)) continue;
-    if (step.op->unset && !step.gave.empty() && !is_unplanned(step)) continue;
+    if (is_needless(step)) continue;
     if (is_foldable(step, written)) {
       fold(step);
-      continue;
+    } else {
+      steps.push_back(std::move(step));
     }
-    steps.push_back(std::move(step));
   }
   all_.steps = std::move(steps);
   boundaries_.resize(wanted.size(), all_.steps.size());
@@ -342,7 +295,7 @@ std::vector<uint32_t> StaticProgram::saved_for(size_t segment) const {
   std::vector<bool> used(storages_.size(), false);
   Part part = Part::backward(segment);
   for (size_t i = begin(part); i < end(part); i++) {
-    each_slot(all_.steps[i], [&](uint32_t slot, bool) { used[all_.slots[slot].storage] = true; });
+    for_each_slot(all_.steps[i], [&](uint32_t slot, bool) { used[all_.slots[slot].storage] = true; });
   }
   for (uint32_t slot : all_.segments[segment].derivatives) {
     if (slot != kNone) used[all_.slots[slot].storage] = true;
@@ -353,76 +306,37 @@ std::vector<uint32_t> StaticProgram::saved_for(size_t segment) const {
   return found;
 }
 
-// Segments run each at its time, or not at all: none uses what another one made or was given.
-void StaticProgram::check_segments() const {
-  auto refuse_shared = [] { throw NotStatic("parts of its backward that can run by themselves share memory"); };
-  for (size_t i = 0; all_.segments.size() > 1 && i < all_.segments.size(); i++) {
-    auto first = static_cast<int64_t>(begin(Part::backward(i))), end_of = static_cast<int64_t>(end(Part::backward(i)));
-    for (const auto& info : storages_) {
-      bool made = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kGradient;
-      if (made && info.first >= first && info.first < end_of && info.last >= end_of) refuse_shared();
-    }
-    for (uint32_t slot : all_.segments[i].derivatives) {
-      if (slot == kNone) continue;
-      const auto& info = storage_of(slot);
-      bool elsewhere =
-          info.first >= static_cast<int64_t>(boundaries_[0]) && (info.first < first || info.first >= end_of);
-      if (info.kind == StorageInfo::kMade && elsewhere) refuse_shared();
-    }
-  }
-}
-
 void StaticProgram::find_lives() {
   for (size_t i = 0; i < all_.steps.size(); i++) {
-    each_slot(all_.steps[i], [&](uint32_t slot, bool writes) {
+    for_each_slot(all_.steps[i], [&](uint32_t slot, bool writes) {
       auto& info = storages_[all_.slots[slot].storage];
       if (info.first < 0) info.first = static_cast<int64_t>(i);
       info.last = static_cast<int64_t>(i);
       info.written = info.written || writes;
     });
   }
-  for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
-    const auto& record = all_.slots[slot];
+}
+
+void StaticProgram::find_extents() {
+  for (const auto& record : all_.slots) {
     if (record.unplanned) continue;
     auto& info = storages_[record.storage];
     info.extent = std::max(info.extent, record.extent);
     info.lowest = std::min(info.lowest, static_cast<size_t>(record.offset) * c10::elementSize(record.dtype));
   }
-  check_inputs();
-  if (!has_backward()) return;
-  check_segments();
+}
+
+void StaticProgram::find_saved() {
   int64_t boundary = static_cast<int64_t>(boundaries_[0]);
   for (uint32_t storage = 0; storage < storages_.size(); storage++) {
     const auto& info = storages_[storage];
     bool ours = info.kind == StorageInfo::kMade || info.kind == StorageInfo::kInput;
     bool before = info.kind == StorageInfo::kInput || info.first < boundary;
     if (!ours || !before || info.last < boundary) continue;
-    if (info.unplanned)
+    if (info.unplanned) {
       throw NotStatic("it keeps a tensor that is sparse, quantized or on another device for its backward");
+    }
     saved_.push_back(storage);
-  }
-}
-
-// Of the memory of an input only what the input itself sees is there.
-void StaticProgram::check_inputs() const {
-  std::vector<size_t> lowest(storages_.size(), SIZE_MAX), extent(storages_.size(), 0);
-  std::vector<const std::vector<uint32_t>*> given = {&all_.inputs};
-  for (const auto& segment : all_.segments) given.push_back(&segment.gradients);
-  for (const auto* slots : given) {
-    for (uint32_t slot : *slots) {
-      if (slot == kNone) continue;
-      const auto& record = all_.slots[slot];
-      lowest[record.storage] =
-          std::min(lowest[record.storage], static_cast<size_t>(record.offset) * c10::elementSize(record.dtype));
-      extent[record.storage] = std::max(extent[record.storage], record.extent);
-    }
-  }
-  for (uint32_t storage = 0; storage < storages_.size(); storage++) {
-    const auto& info = storages_[storage];
-    if (info.kind != StorageInfo::kInput && info.kind != StorageInfo::kGradient) continue;
-    if (info.lowest < lowest[storage] || info.extent > extent[storage]) {
-      throw NotStatic("it looks at memory around an input (as_strided)");
-    }
   }
 }
 
@@ -433,33 +347,39 @@ void StaticProgram::find_guards() {
     for (const auto& gave : step.gave) guards = guards || (gave.kind == Gave::kNumber && step.guarded);
     if (guards) last_guard_ = static_cast<int64_t>(i);
   }
-  std::vector<bool> early(storages_.size(), false), late(storages_.size(), false);
   for (int64_t i = 0; i < static_cast<int64_t>(all_.steps.size()); i++) {
     const auto& step = all_.steps[i];
     if (i < last_guard_ && tape::is_collective(step.op->name)) {
-      // Found wrong, it would run again here, and not on the other ranks.
+      // If the guard failed, this rank would run it again, and the others would not.
       refuse(step, "Python uses a number that is known after " + step.op->name + ", in which other ranks take part");
     }
     if (step.op->random && i < static_cast<int64_t>(boundaries_[0])) draws_ = true;
     if (step.op->random && i < last_guard_) draws_before_guard_ = true;
-    each_slot(step, [&](uint32_t slot, bool writes) {
-      uint32_t storage = all_.slots[slot].storage;
-      if (writes) late[storage] = true;
-      if (writes && i < last_guard_) early[storage] = true;
+  }
+}
+
+// What the program writes that others see, and what of it before the last guard.
+void StaticProgram::find_writes() {
+  std::vector<bool> written(storages_.size(), false), early(storages_.size(), false);
+  for (int64_t i = 0; i < static_cast<int64_t>(all_.steps.size()); i++) {
+    for_each_slot(all_.steps[i], [&](uint32_t slot, bool writes) {
+      if (!writes) return;
+      written[all_.slots[slot].storage] = true;
+      if (i < last_guard_) early[all_.slots[slot].storage] = true;
     });
   }
   std::vector<bool> met(storages_.size(), false);
   for (uint32_t slot = 0; slot < all_.slots.size(); slot++) {
     if (!all_.tensors[slot].defined() || all_.slots[slot].unplanned) continue;
     uint32_t storage = all_.slots[slot].storage;
-    if (late[storage]) written_.push_back(slot);
+    if (written[storage]) written_.push_back(slot);
     if (early[storage] && !met[storage]) written_before_guard_.push_back(slot);
     met[storage] = true;
   }
   for (uint32_t index = 0; index < all_.inputs.size(); index++) {
-    const auto& info = storage_of(all_.inputs[index]);
-    if (info.kind == StorageInfo::kInput && late[all_.slots[all_.inputs[index]].storage])
-      written_inputs_.push_back(index);
+    uint32_t slot = all_.inputs[index];
+    bool is_input = storage_of(slot).kind == StorageInfo::kInput;
+    if (is_input && written[all_.slots[slot].storage]) written_inputs_.push_back(index);
   }
 }
 

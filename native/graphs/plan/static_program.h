@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tape/plan.h"
+#include "tape/slots.h"
 
 namespace torchreel::graphs {
 
@@ -93,6 +94,8 @@ class StaticProgram {
   // Whether a tensor without fixed memory is among what the step takes or gives.
   bool is_unplanned(const tape::Step& step) const;
   size_t ops() const { return ops_; }  // of the program
+  // For each step, the op that it runs.
+  std::vector<uint32_t> step_ops() const;
   std::vector<SlotUse> uses_of(size_t step) const;
 
   // Where a run may find that it is not the recorded program: what it has written to others until then.
@@ -107,19 +110,24 @@ class StaticProgram {
   const std::vector<uint32_t>& written_inputs() const { return written_inputs_; }  // indices among the inputs
 
  private:
+  // The phases of the constructor, in their order; static_checks.h has the others.
   void find_kinds();
-  void check(const tape::Step& step) const;
-  void check_unplanned() const;
-  bool is_alias(const tape::Step& step) const;
-  bool is_foldable(const tape::Step& step, const std::vector<bool>& written) const;
-  void fold(const tape::Step& step);
+  void mark_handed_out();
   void leave_out();
   void find_lives();
-  void check_segments() const;
-  void check_inputs() const;
+  void find_extents();
+  void find_saved();
   void find_guards();
-  template <class Visit>
-  void each_slot(const tape::Step& step, Visit visit) const;
+  void find_writes();
+
+  // Phases of leave_out().
+  std::vector<bool> find_written_storages() const;
+  void mark_constants(const std::vector<bool>& written);
+  bool is_needless(const tape::Step& step) const;
+  bool is_alias(const tape::Step& step) const;
+  bool is_foldable(const tape::Step& step, const std::vector<bool>& written) const;
+  bool has_constant_arguments(const tape::Step& step) const;
+  void fold(const tape::Step& step);
 
   Recorded all_;
   std::vector<StorageInfo> storages_;
@@ -135,6 +143,25 @@ using Tensors = std::vector<at::Tensor>;
 
 // Whether an op writes to an argument.
 bool writes(const tape::Step& step, size_t argument);
+// Whether an op changes sizes and strides of a tensor in place, or its history. The result is another slot on the same
+// memory, so that it need not run.
+bool changes_only_metadata(const tape::Step& step);
+
+// Calls visit(slot, whether the step writes to it as an argument) for the arguments, then the results.
+template <class Visit>
+void for_each_slot(const tape::Step& step, Visit visit) {
+  for (size_t i = 0; i < step.given.size(); i++) {
+    for (uint32_t slot : step.given[i].slots) {
+      if (slot != tape::kNone) visit(slot, writes(step, i));
+    }
+  }
+  for (const auto& gave : step.gave) {
+    for (uint32_t slot : gave.slots) {
+      if (slot != tape::kNone) visit(slot, false);
+    }
+  }
+}
+
 // Marks it as conjugated or negated, as the slot is.
 void set_bits(const at::Tensor& tensor, const tape::PlanSlot& slot);
 // A tensor on memory, without autograd's keys.

@@ -19,7 +19,7 @@ void Autotuner::add_costs(const std::vector<double>& nanoseconds) {
   for (size_t i = 0; i < costs_.size(); i++) costs_[i] = std::min(costs_[i], nanoseconds[i]);
 }
 
-// The first of those that had the fewest turns.
+// The first candidate of those with the fewest turns.
 Autotuner::Candidate Autotuner::next() const {
   int best = kAsRecorded;
   for (int candidate = kOneThread; candidate <= last_; candidate++) {

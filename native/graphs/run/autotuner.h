@@ -1,5 +1,5 @@
-// Which way of running a graph is the fastest? The autotuner finds out in runs that had to be made anyway. First each
-// kernel is timed, then the graph runs in turns one way and the others, and the fastest one stays.
+// Finds the fastest way to run a graph, in runs that are made anyway. First it times each kernel, then the candidates
+// run in turns, and the fastest one stays.
 #pragma once
 
 #include <atomic>
@@ -10,26 +10,26 @@ namespace torchreel::graphs {
 
 class Autotuner {
  public:
-  // As recorded, with all threads; as recorded, but kernels that gain nothing by it on one thread; and some of them on
-  // two cores.
+  // As recorded, with all threads; the same with one thread for kernels that gain nothing by more; and the same with
+  // independent kernels on two cores.
   enum Candidate { kAsRecorded, kOneThread, kTwoCores };
 
   static constexpr size_t kWarmUp = 2, kTimed = 5, kTurns = 15;
-  // What the next candidate may take, of the time of the best before it: the one before is simpler.
+  // A candidate must need at most this part of the time of the best before it, which is simpler.
   static constexpr double kMargin = 0.9;
 
-  // For tests: two cores are taken wherever kernels do not need each other, whatever the clock says.
+  // For tests: independent kernels run on two cores, whatever the clock says.
   static inline std::atomic<bool> forced{false};
 
   bool is_over() const { return over_; }
   void end() { over_ = true; }
 
-  // The least that each kernel took.
+  // The least time of each kernel.
   void add_costs(const std::vector<double>& nanoseconds);
   bool has_costs() const { return timed_ >= (forced ? 1 : kTimed); }
   const std::vector<double>& costs() const { return costs_; }
 
-  // Those up to this one take part.
+  // The last candidate that takes part.
   void begin(Candidate last) { last_ = last; }
   Candidate next() const;
   void add(Candidate candidate, double nanoseconds) { times_[candidate].push_back(nanoseconds); }

@@ -20,15 +20,13 @@ using tape::Step;
 
 namespace {
 
-constexpr int64_t kForever = INT64_MAX;
-
 size_t dense_bytes(const tape::PlanSlot& slot) {
   size_t count = c10::elementSize(slot.dtype);
   for (int64_t size : slot.sizes) count *= static_cast<size_t>(size);
   return count;
 }
 
-// Whether it may want memory of its own that counts.
+// Whether it may allocate temporaries of some size.
 bool moves_much(const KernelCall& call) {
   constexpr size_t kMuch = 1 << 16;
   auto much = [](const at::Tensor& tensor) { return tensor.defined() && tensor.nbytes() >= kMuch; };
@@ -39,11 +37,6 @@ bool moves_much(const KernelCall& call) {
 
 }  // namespace
 
-c10::Storage storage_at(char* data, size_t bytes) {
-  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, at::DataPtr(data, c10::Device(c10::DeviceType::CPU)),
-                      nullptr, false);
-}
-
 Graph::Graph(std::shared_ptr<const StaticProgram> program, Part part, std::shared_ptr<Pool> pool,
              const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
              const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound_inputs)
@@ -51,34 +44,29 @@ Graph::Graph(std::shared_ptr<const StaticProgram> program, Part part, std::share
       part_(part),
       pool_(std::move(pool)),
       replacing_(lowering->of(program_->begin(part), program_->end(part))),
-      memory_(program_->storages().size()),
-      ranges_(program_->storages().size()),
       tensors_(program_->recorded().slots.size()),
       bound_inputs_(std::move(bound_inputs)),
       numbers_(program_->ops(), 0),
-      lasts_(program_->storages().size(), kForever),
       exact_(lowering->exact()) {
   static std::atomic<uint32_t> last{0};
   id = ++last;
   Stays stays;
-  sequence_.bytes = place(obstacles, forward, keeps, stays);
-  sequence_.writes = writes_;
-  pool_->reach(sequence_.bytes);
+  place(obstacles, forward, keeps, stays);
   make_unplanned();
   make_inputs();
-  std::vector<Placed> placed;
+  std::vector<BoundKernel> bound;
   for (size_t i = program_->begin(part_); i < program_->end(part_); i++) {
     const auto* replaced = replacing_.at(i);
-    placed.push_back(replaced == nullptr ? bind(i, lasts_, &stays) : bind_replaced(*replaced, lowering));
+    bound.push_back(replaced == nullptr ? bind(i, memory_.lasts, &stays) : bind_replaced(*replaced, lowering));
     if (replaced != nullptr) i = static_cast<size_t>(replaced->cluster->end) - 1;
   }
-  if (!replacing_.all().empty()) autotuner_.end();  // a kernel for many ops does not part
-  fuse(placed);
-  sequence_.add(std::move(placed));
+  if (!replacing_.all().empty()) autotuner_.end();  // a generated kernel for many ops cannot be split among cores
+  fuse(bound);
+  sequence_.add(std::move(bound));
 }
 
-void Sequence::add(std::vector<Placed> placed) {
-  for (auto& one : placed) {
+void Sequence::add(std::vector<BoundKernel> bound) {
+  for (auto& one : bound) {
     kernels.push_back(std::move(one.kernel));
     ops.push_back(one.op);
     steps.push_back(static_cast<uint32_t>(one.step));
@@ -92,105 +80,14 @@ size_t Sequence::beside() const {
   return count;
 }
 
-// Gives every storage of this part its memory, and returns how far into the pool it reaches.
-size_t Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays) {
-  const auto& storages = program_->storages();
-  int64_t begin = static_cast<int64_t>(program_->begin(part_)), end = static_cast<int64_t>(program_->end(part_));
-  bool is_forward = part_.is_forward();
-  std::vector<bool> handed_out(storages.size(), false), saved(storages.size(), false);
-  auto hand_out = [&](uint32_t slot) {
-    if (slot != kNone) handed_out[program_->slot(slot).storage] = true;
-  };
-  const auto& all = program_->recorded();
-  for (uint32_t slot : is_forward ? all.outputs : all.segments[part_.segment()].derivatives) hand_out(slot);
-  if (is_forward) {
-    for (const auto& binding : all.bindings) hand_out(binding.value);
-  }
-  for (uint32_t storage : program_->saved()) saved[storage] = true;
-
-  const auto& inputs = given();
-  std::vector<bool> is_given(storages.size(), false);
-  for (uint32_t slot : inputs) {
-    if (slot != kNone) is_given[program_->slot(slot).storage] = true;
-  }
-  for (size_t i = 0; i < bound_inputs_.size(); i++) {
-    if (bound_inputs_[i] == nullptr) continue;
-    const auto& slot = program_->slot(inputs[i]);
-    char* base = bound_inputs_[i] - static_cast<size_t>(slot.offset) * c10::elementSize(slot.dtype);
-    memory_[slot.storage] = storage_at(base, storages[slot.storage].extent);
-  }
-
-  auto lent_out = lent();
-  std::vector<Obstacle> in_the_way = obstacles;
-  std::vector<Need> needs;
-  std::vector<uint32_t> needers;
-  auto elided = replacing_.elided(*program_);
-  for (uint32_t storage = 0; storage < storages.size(); storage++) {
-    const auto& info = storages[storage];
-    if (info.unplanned) continue;
-    if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) {
-      memory_[storage] = info.memory;
-      continue;
-    }
-    if (!is_forward && saved[storage]) {
-      ranges_[storage] = forward->ranges_[storage];
-      memory_[storage] = forward->memory_[storage];
-      in_the_way.push_back({ranges_[storage], keeps || lent_out[storage] ? kForever : replacing_.last(info.last)});
-      continue;
-    }
-    if (memory_[storage] || elided[storage]) continue;  // bound, or nowhere
-    bool input = is_given[storage] && info.kind == (is_forward ? StorageInfo::kInput : StorageInfo::kGradient);
-    bool used = info.last >= begin && info.first >= 0 && info.first < end;
-    bool here = input || (info.kind == StorageInfo::kMade && used && (info.first >= begin));
-    bool kept = info.kind == StorageInfo::kMade && (handed_out[storage] || saved[storage]);
-    if (info.kind == StorageInfo::kMade && !used && handed_out[storage]) here = info.first < 0;
-    if (!here) continue;
-    int64_t first = input ? begin - 1 : replacing_.first(std::max(info.first, begin));
-    // What is written to an input is copied back when all is done.
-    bool stays_on = kept || saved[storage] || (input && info.written) || lent_out[storage];
-    int64_t last = stays_on ? kForever : std::max(first, std::min(info.last, end));
-    size_t bytes = input ? info.extent - std::min(info.extent, info.lowest) + Pool::kAlignment : info.extent;
-    if (info.kind == StorageInfo::kMade) lasts_[storage] = last;
-    needs.push_back({bytes, Life::of(first, replacing_.last(last))});
-    needers.push_back(storage);
-  }
-  for (const auto& [cluster, used] : replacing_.all()) {
-    for (size_t bytes : cluster->replacement->generated->scratch) {
-      needs.push_back({bytes, Life::of(cluster->begin, cluster->end - 1)});
-    }
-  }
-  size_t reach = plan_memory(needs, in_the_way, end);
-  for (const auto& obstacle : in_the_way) stays.push_back({obstacle.range, INT64_MIN, obstacle.last});
-  size_t next = needers.size();
-  for (const auto& [cluster, used] : replacing_.all()) {
-    auto& places = scratch_.emplace_back();
-    for (size_t i = 0; i < cluster->replacement->generated->scratch.size(); i++, next++) {
-      places.push_back(pool_->at(needs[next].offset));
-      writes_.push_back({needs[next].offset, needs[next].offset + needs[next].bytes});
-      stays.push_back({writes_.back(), cluster->begin, cluster->end - 1});
-    }
-  }
-  for (size_t i = 0; i < needers.size(); i++) {
-    uint32_t storage = needers[i];
-    const auto& info = storages[storage];
-    ranges_[storage] = {needs[i].offset, needs[i].offset + needs[i].bytes};
-    writes_.push_back(ranges_[storage]);
-    stays.push_back({ranges_[storage], needs[i].life.first[0], needs[i].life.end()});
-    char* base = pool_->at(needs[i].offset);
-    bool input = info.kind == StorageInfo::kInput || info.kind == StorageInfo::kGradient;
-    // Views of an input count from the beginning of its storage, of which only what they see is copied.
-    if (input) base -= info.lowest - info.lowest % Pool::kAlignment;
-    memory_[storage] = storage_at(base, info.extent);
-    if (handed_out[storage] && !input) outputs_.push_back({storage, ranges_[storage]});
-  }
-  if (is_forward) {
-    for (uint32_t storage : program_->saved()) saved_.push_back(ranges_[storage]);
-  } else if (!keeps) {
-    for (uint32_t storage : program_->saved()) writes_.push_back(ranges_[storage]);
-  }
-  writes_ = merged(std::move(writes_));
-  std::sort(stays.begin(), stays.end(), [](const Stay& a, const Stay& b) { return a.range.begin < b.range.begin; });
-  return reach;
+void Graph::place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays) {
+  auto lent_storages = lent();
+  StoragePlacement placement(*program_, part_, *pool_, replacing_, given(), bound_inputs_, lent_storages);
+  if (!part_.is_forward()) placement.set_forward(forward->memory_, keeps);
+  memory_ = placement.place(obstacles, stays);
+  sequence_.bytes = memory_.bytes;
+  sequence_.writes = memory_.writes;
+  pool_->reach(sequence_.bytes);
 }
 
 // The first input on a storage; -1 if there is none.
@@ -225,7 +122,7 @@ std::unique_ptr<Loans> Graph::loans_for(const Step& step) {
       uint32_t storage = program_->slot(slot).storage;
       const auto& info = program_->storages()[storage];
       if (info.kind == StorageInfo::kExternal || info.kind == StorageInfo::kConstant) continue;
-      Loan loan{memory_[storage].unsafeGetStorageImpl(), ranges_[storage]};
+      Loan loan{memory_.storages[storage].unsafeGetStorageImpl(), memory_.ranges[storage]};
       bool of_caller = part_.is_forward() && info.kind == StorageInfo::kInput;
       int64_t input = of_caller ? input_on(storage) : -1;
       bool is_bound =
@@ -259,13 +156,13 @@ const at::Tensor& Graph::tensor(uint32_t slot) {
   auto& tensor = tensors_[slot];
   if (tensor.defined()) return tensor;
   const auto& given = program_->tensor(slot);
-  if (!given.defined() && !memory_[program_->slot(slot).storage]) {
+  if (!given.defined() && !memory_.storages[program_->slot(slot).storage]) {
     throw std::runtime_error("An op uses a tensor that nothing made.");
   }
   if (given.defined() && given.unsafeGetTensorImpl()->is_wrapped_number()) {
     tensor = given;
   } else {
-    tensor = tensor_on(memory_[program_->slot(slot).storage], program_->slot(slot));
+    tensor = tensor_on(memory_.storages[program_->slot(slot).storage], program_->slot(slot));
   }
   return tensor;
 }
@@ -290,7 +187,7 @@ void Graph::make_inputs() {
     const auto& wanted = tensor(slot);
     size_t from = static_cast<size_t>(record.offset) * c10::elementSize(record.dtype);
     size_t bytes = record.extent - std::min(from, record.extent);
-    // Views of it may see what lies between its elements.
+    // A view of the input may see bytes between its elements.
     bool alone = true;
     for (const auto& other : all.slots) alone = alone && (other.storage != record.storage || &other == &record);
     if (alone && bytes > 2 * dense_bytes(record) + Pool::kAlignment) bytes = 0;
@@ -322,7 +219,7 @@ c10::IValue Graph::argument(const Given& given, bool& fixed) {
 }
 
 Idle Graph::idle_at(int64_t step, const Stays& stays) const {
-  auto range = largest_idle(writes_, stays, step);
+  auto range = largest_idle(memory_.writes, stays, step);
   return {pool_->at(range.begin), range.end - range.begin};
 }
 
@@ -346,79 +243,93 @@ KernelCall Graph::call_of(const Step& step) {
   return call;
 }
 
-Placed Graph::bind(size_t place, const std::vector<int64_t>& lasts, const Stays* stays) {
-  const Step& step = program_->steps()[place];
-  Placed placed{nullptr, step.index, static_cast<int64_t>(place), {}, {}};
-  KernelCall call = call_of(step);
-  bool formulas = false, number = false;
-  for (const auto& given : step.given) {
-    formulas = formulas || given.kind == Given::kFormula || given.kind == Given::kFormulaTensor ||
-               given.kind == Given::kFormulas;
+// Null for a call that every layer may take.
+std::unique_ptr<Kernel> Graph::kernel_for(const KernelCall& call, const Step& step, size_t index) {
+  auto is_formula = [](const Given& given) {
+    return given.kind == Given::kFormula || given.kind == Given::kFormulaTensor || given.kind == Given::kFormulas;
+  };
+  auto is_number = [](const Gave& gave) { return gave.kind == Gave::kNumber; };
+  auto loans = loans_for(step);
+  if (program_->is_unplanned(step)) return unplanned_kernel(call, *program_, index, unplanned_, std::move(loans));
+  if (std::any_of(step.gave.begin(), step.gave.end(), is_number)) {
+    return number_kernel(call, step, numbers_, std::move(loans));
   }
+  if (std::any_of(step.given.begin(), step.given.end(), is_formula)) {
+    return formula_kernel(call, step, numbers_, std::move(loans));
+  }
+  if (loans != nullptr) return prepare_boxed(call, std::move(loans));
+  // The boxed kernel checks the sizes of its results at each run.
+  return step.op->varying || has_bits(call) ? prepare_boxed(call) : nullptr;
+}
+
+BoundKernel Graph::bind(size_t index, const std::vector<int64_t>& lasts, const Stays* stays) {
+  const Step& step = program_->steps()[index];
+  BoundKernel bound{nullptr, step.index, static_cast<int64_t>(index), {}, {}};
   for (const auto& gave : step.gave) {
-    number = number || gave.kind == Gave::kNumber;
-    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) placed.lasts.push_back(kForever);
+    if (gave.kind != Gave::kSlot && gave.kind != Gave::kSlots) bound.lasts.push_back(kForever);
     for (uint32_t slot : gave.slots) {
-      placed.lasts.push_back(slot == kNone ? kForever : lasts[program_->slot(slot).storage]);
+      bound.lasts.push_back(slot == kNone ? kForever : lasts[program_->slot(slot).storage]);
     }
   }
-  bool unplanned = program_->is_unplanned(step);
-  if (stays != nullptr && !unplanned && moves_much(call)) call.idle = idle_at(placed.step, *stays);
-  auto loans = loans_for(step);
-  if (unplanned) {
-    placed.kernel = unplanned_kernel(call, *program_, place, unplanned_, std::move(loans));
-  } else if (number) {
-    placed.kernel = number_kernel(call, step, numbers_, std::move(loans));
-  } else if (formulas) {
-    placed.kernel = formula_kernel(call, step, numbers_, std::move(loans));
-  } else if (loans != nullptr) {
-    placed.kernel = prepare_boxed(call, std::move(loans));
-  } else if (step.op->varying || has_bits(call)) {
-    placed.kernel = prepare_boxed(call);  // which looks at each run how much it gave
-  } else {
-    placed.kernel = prepare(call);
-    placed.call = std::move(call);
+  KernelCall call = call_of(step);
+  bool may_use_idle = stays != nullptr && !program_->is_unplanned(step) && moves_much(call);
+  if (may_use_idle) call.idle = idle_at(bound.step, *stays);
+  bound.kernel = kernel_for(call, step, index);
+  if (bound.kernel == nullptr) {
+    bound.kernel = prepare(call);
+    bound.call = std::move(call);
   }
-  return placed;
+  return bound;
 }
 
 std::unique_ptr<Kernel> Graph::bind_generated(const Cluster& cluster) {
-  size_t place = 0;
-  while (replacing_.all()[place].cluster.get() != &cluster) place++;
+  size_t index = 0;
+  while (replacing_.all()[index].cluster.get() != &cluster) index++;
   const auto& generated = cluster.replacement->generated;
   std::vector<void*> pointers;
   for (const auto& pointer : generated->pointers) {
-    char* base = pointer.slot < 0 ? scratch_[place][pointer.scratch]
+    char* base = pointer.slot < 0 ? memory_.scratch[index][pointer.scratch]
                                   : static_cast<char*>(tensor(cluster.slots[pointer.slot]).mutable_data_ptr());
     pointers.push_back(base + pointer.offset);
   }
   return generated_kernel(generated, std::move(pointers));
 }
 
-Placed Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering) {
+BoundKernel Graph::bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering) {
   const auto& cluster = *replaced.cluster;
   auto generated = bind_generated(cluster);
-  Placed placed{nullptr, program_->steps()[cluster.begin].index, cluster.begin, {}, {}};
+  BoundKernel bound{nullptr, program_->steps()[cluster.begin].index, cluster.begin, {}, {}};
   if (replaced.used) {
-    placed.kernel = std::move(generated);
-    return placed;
+    bound.kernel = std::move(generated);
+    return bound;
   }
-  std::vector<Placed> alone;
-  for (int64_t i = cluster.begin; i < cluster.end; i++) alone.push_back(bind(i, lasts_));
+  std::vector<BoundKernel> alone;
+  for (int64_t i = cluster.begin; i < cluster.end; i++) alone.push_back(bind(i, memory_.lasts));
   fuse(alone);
   std::vector<std::unique_ptr<Kernel>> exact;
   for (auto& one : alone) exact.push_back(std::move(one.kernel));
   TrialMemory memory;
   for (uint32_t slot : cluster.outputs) memory.outputs.push_back(tensor(slot));
   for (uint32_t slot : cluster.written) memory.written.push_back(tensor(slot));
-  placed.kernel = trial_kernel(lowering, replaced.cluster, std::move(exact), std::move(generated), std::move(memory));
-  return placed;
+  bound.kernel = trial_kernel(lowering, replaced.cluster, std::move(exact), std::move(generated), std::move(memory));
+  return bound;
+}
+
+std::vector<std::pair<std::string, size_t>> Graph::kernels_by_layer() const {
+  std::vector<std::pair<std::string, size_t>> counts;
+  for (const auto& kernel : sequence_.kernels) {
+    std::string layer = kernel->layer();
+    auto found = std::find_if(counts.begin(), counts.end(), [&](const auto& one) { return one.first == layer; });
+    if (found == counts.end()) found = counts.insert(counts.end(), {layer, 0});
+    found->second++;
+  }
+  return counts;
 }
 
 size_t Graph::output_bytes() const {
   size_t bytes = 0;
-  for (const auto& output : outputs_) bytes += output.range.end - output.range.begin;
-  for (const auto& range : saved_) bytes += range.end - range.begin;
+  for (const auto& output : memory_.outputs) bytes += output.range.end - output.range.begin;
+  for (const auto& range : memory_.saved) bytes += range.end - range.begin;
   return bytes;
 }
 
@@ -437,7 +348,7 @@ void Graph::run(int cores) {
 }
 
 void Graph::run(Sequence& sequence) {
-  if (sequence.bytes > pool_->reached()) pool_->reach(sequence.bytes);  // its memory was given back meanwhile
+  if (sequence.bytes > pool_->reached()) pool_->reach(sequence.bytes);  // Pool::trim() has given its memory back
   running_ = &sequence;
   current_ = 0;
   auto run_until = [&](size_t end) {

@@ -1,5 +1,7 @@
-// One part of a static program, bound to addresses in a pool: an engine for the CPU. It runs kernels, one after the
-// other or on two cores, and does nothing else: whether it may run now, and with what, is for others to say.
+// One part of a static program, bound to addresses in a pool: an engine for the CPU.
+//
+// Branches own graphs, autograd nodes share them. A Replay calls run() once it has chosen the graph and copied the
+// inputs. run() runs the kernels, one after the other or on two cores, and nothing else.
 #pragma once
 
 #include <memory>
@@ -17,17 +19,15 @@
 #include "graphs/plan/static_program.h"
 #include "graphs/run/autotuner.h"
 #include "graphs/run/lanes.h"
+#include "graphs/run/placement.h"
 
 namespace torchreel::graphs {
 
-// A number that Python used is another one now, or a size that depends on values.
+// A number that Python used has changed, or a size that depends on values.
 struct GuardFailure {
   uint32_t op;
   std::string recorded, now;
 };
-
-// Memory that its storage does not own.
-c10::Storage storage_at(char* data, size_t bytes);
 
 // Where an input is copied to.
 struct InputMemory {
@@ -36,15 +36,9 @@ struct InputMemory {
   size_t bytes;  // to copy as they are; 0 if only tensor.copy_() will do
 };
 
-// What the caller gets on memory that the graph wrote.
-struct OutputMemory {
-  uint32_t storage;
-  Range range;
-};
-
 // Kernels bound to memory, in the order in which one thread runs them.
 struct Sequence {
-  // Kernels up to `end`, from where the one before ends; in lanes, or one after the other.
+  // Kernels from the end of the piece before up to `end`, in lanes or one after the other.
   struct Piece {
     size_t end;
     bool one_thread;
@@ -52,27 +46,27 @@ struct Sequence {
   };
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<uint32_t> ops;    // of the program, for each kernel
-  std::vector<uint32_t> steps;  // for each kernel, the first that it does, counted in this order
-  std::vector<Piece> pieces;    // none: all kernels one after the other
-  bool two_cores = true;        // else its lanes run one after the other, too
+  std::vector<uint32_t> steps;  // for each kernel, its first step, counted in this order
+  std::vector<Piece> pieces;    // if there are none, all kernels run one after the other
+  bool two_cores = true;        // else the kernels of lanes run one after the other, too
   std::vector<Range> writes;
   size_t bytes = 0;  // how far into the pool it reaches
 
-  void add(std::vector<Placed> placed);
+  void add(std::vector<BoundKernel> placed);
   size_t beside() const;  // kernels that run in lanes
 };
 
 class Graph {
  public:
-  // `bound_inputs` has, for each input, where it lies if it is read and written there, and null if it is copied.
-  // `forward` is the graph whose saved memory a backward reads. With `keeps` the backward leaves it as it is.
-  // `lowering` knows of generated kernels, which are used, or tried, as it is known of them now.
+  // `bound_inputs` has, for each input, the address at which it is read and written, or null if it is copied.
+  // `forward` is the graph whose saved memory a backward reads. With `keeps` the backward leaves that memory as it is.
+  // `lowering` has the generated kernels, which are used or still tried.
   Graph(std::shared_ptr<const StaticProgram> program, Part part, std::shared_ptr<Pool> pool,
         const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps,
         const std::shared_ptr<Lowering>& lowering, std::vector<char*> bound_inputs = {});
 
   // Below autograd, in the thread of the pool, without the GIL. Throws GuardFailure, and whatever an op throws.
-  // With more than one core, some of its runs find out whether kernels that do not need each other are faster on two.
+  // With more than one core, some runs find out whether independent kernels are faster on two.
   void run(int cores = 1);
 
   const StaticProgram& program() const { return *program_; }
@@ -80,27 +74,29 @@ class Graph {
   Pool& pool() const { return *pool_; }
   // Slots of the inputs, or of the gradients that a backward is given.
   const std::vector<uint32_t>& given() const;
-  // Without an address for an input that is bound where it lies.
+  // Without an address for an input that is read in place.
   const std::vector<InputMemory>& inputs() const { return inputs_; }
   const std::vector<char*>& bound_inputs() const { return bound_inputs_; }
-  const std::vector<OutputMemory>& outputs() const { return outputs_; }
+  const std::vector<OutputMemory>& outputs() const { return memory_.outputs; }
   // Ranges in the pool of what the backward will read.
-  const std::vector<Range>& saved() const { return saved_; }
+  const std::vector<Range>& saved() const { return memory_.saved; }
   // All that a run may overwrite.
-  const std::vector<Range>& writes() const { return writes_; }
+  const std::vector<Range>& writes() const { return memory_.writes; }
   size_t bytes() const { return sequence_.bytes; }
   const at::Tensor& tensor(uint32_t slot);
-  // Of an input or an output without fixed memory.
+  // Of an input or an output without planned memory.
   at::Tensor& unplanned(uint32_t slot) { return unplanned_[slot]; }
   // The inputs or gradients of the run that is about to begin.
   void give(const Tensors& given) { given_now_ = &given; }
-  // An op that kept what it was given of the pool; -1 if none did.
+  // An op that keeps an argument on memory of the pool; -1 if none does.
   int64_t kept_op = -1;
-  // Lets go of what the last run left there.
+  // Drops the unplanned tensors of the last run.
   void forget_unplanned();
 
   size_t kernels() const { return sequence_.kernels.size(); }
   size_t beside() const { return sequence_.beside(); }
+  // How many kernels each layer has, in the order of their first kernels.
+  std::vector<std::pair<std::string, size_t>> kernels_by_layer() const;
   const Kernel& kernel(size_t index) const { return *sequence_.kernels[index]; }
   uint32_t op_of(size_t index) const { return sequence_.ops[index]; }
   uint32_t failed_op() const;
@@ -113,20 +109,21 @@ class Graph {
   size_t output_bytes() const;
 
  private:
-  // `stays` is given what lies in the pool, and when.
-  size_t place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays);
-  // With `stays`, a kernel may use memory in which nothing lies meanwhile.
-  Placed bind(size_t step, const std::vector<int64_t>& lasts, const Stays* stays = nullptr);
+  // `stays` gets what lies in the pool, and when.
+  void place(const std::vector<Obstacle>& obstacles, const Graph* forward, bool keeps, Stays& stays);
+  // With `stays`, the kernel may use memory that is idle at its step.
+  BoundKernel bind(size_t step, const std::vector<int64_t>& lasts, const Stays* stays = nullptr);
   Idle idle_at(int64_t step, const Stays& stays) const;
-  Placed bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering);
+  BoundKernel bind_replaced(const Replaced& replaced, const std::shared_ptr<Lowering>& lowering);
   std::unique_ptr<Kernel> bind_generated(const Cluster& cluster);
+  std::unique_ptr<Kernel> kernel_for(const KernelCall& call, const tape::Step& step, size_t index);
   KernelCall call_of(const tape::Step& step);
-  // Storages that ops from elsewhere are given, and may keep.
+  // By storage: whether a foreign op is given it, and may keep it.
   std::vector<bool> lent() const;
   std::unique_ptr<Loans> loans_for(const tape::Step& step);
   int64_t input_on(uint32_t storage) const;
   void run(Sequence& sequence);
-  // For two cores.
+  // For two cores: see graph_cores.cpp.
   void run_and_learn();
   bool make_rival();
   void settle(Autotuner::Candidate winner);
@@ -136,6 +133,8 @@ class Graph {
   size_t end_of(size_t kernel) const;
   std::unique_ptr<Sequence> laid_out_for(const Schedule& schedule);
   void place_inner(const Schedule& schedule, Sequence& made, std::vector<int64_t>& lasts);
+  std::vector<Life> inner_lives(const Schedule& schedule, std::vector<int64_t>& lasts) const;
+  std::vector<Obstacle> keep_outer(Sequence& made) const;
   void add_stretch(const Stretch& stretch, Sequence& made, const std::vector<int64_t>& lasts, int64_t& position);
   c10::IValue argument(const tape::Given& given, bool& fixed);
   void make_inputs();
@@ -145,21 +144,16 @@ class Graph {
   Part part_;
   std::shared_ptr<Pool> pool_;
   Replacing replacing_;
-  std::vector<std::vector<char*>> scratch_;  // of each generated kernel
-  std::vector<c10::Storage> memory_;         // by storage
+  GraphMemory memory_;
   const Tensors* given_now_ = nullptr;
-  std::vector<Range> ranges_;        // by storage, of those in the pool
   std::vector<at::Tensor> tensors_;  // by slot, made when they are needed
-  Tensors unplanned_;                // by slot, those that have no fixed memory; nothing if there are none
+  Tensors unplanned_;                // by slot; empty if all have planned memory
   Sequence sequence_;
-  std::unique_ptr<Sequence> rival_;  // the same for two cores, until one of them has won
+  std::unique_ptr<Sequence> rival_;  // the same for two cores, until the autotuner has decided
   Autotuner autotuner_;
   std::vector<InputMemory> inputs_;
-  std::vector<OutputMemory> outputs_;
-  std::vector<Range> saved_, writes_;
   std::vector<char*> bound_inputs_;
   std::vector<double> numbers_;  // by op of the program
-  std::vector<int64_t> lasts_;   // by storage: the last step that needs it; for ever if it is not this graph's alone
   bool exact_;
   const Sequence* running_ = &sequence_;
   size_t current_ = 0;

@@ -1,5 +1,5 @@
-// How a graph comes to run on two cores: what its kernels cost and need is known from its own runs; of that a schedule
-// is made, memory is laid out for it, and both ways are held against each other.
+// How a graph comes to run on two cores: its own runs tell what its kernels cost, a schedule is made from that, memory
+// is planned for the schedule, and the autotuner compares both.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -14,11 +14,10 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr int64_t kForever = INT64_MAX;
-constexpr uint32_t kFixedMemory = UINT32_MAX;  // the space of all that stays where it is
-constexpr double kWorthIt = 0.85;              // of the time that it takes one by one
+constexpr uint32_t kFixedMemory = UINT32_MAX;  // the space of memory that keeps its address
+constexpr double kWorthIt = 0.85;              // at most this part of the time of one kernel after the other
 
-// The steps of both lanes that a step of a schedule surely comes after, and itself.
+// For a work: its own step on its lane, and the steps of the other lane that surely come before it.
 struct Clock {
   int64_t first[2], last[2];
 };
@@ -69,7 +68,7 @@ void Graph::run_and_learn() {
   if (autotuner_.is_decided()) settle(autotuner_.winner());
 }
 
-// False where nothing is to be won.
+// False if nothing is to be gained.
 bool Graph::make_rival() {
   auto plan = schedule(works(), Autotuner::forced ? Toll{0, 0, 0} : Toll{});
   if (!Autotuner::forced && plan.planned >= kWorthIt * plan.one_by_one) return false;
@@ -79,9 +78,9 @@ bool Graph::make_rival() {
     return false;  // there is no room for it
   }
   autotuner_.begin(rival_->beside() > 0 ? Autotuner::kTwoCores : Autotuner::kOneThread);
-  writes_ = sequence_.writes;
-  writes_.insert(writes_.end(), rival_->writes.begin(), rival_->writes.end());
-  writes_ = merged(std::move(writes_));
+  memory_.writes = sequence_.writes;
+  memory_.writes.insert(memory_.writes.end(), rival_->writes.begin(), rival_->writes.end());
+  memory_.writes = merged(std::move(memory_.writes));
   return true;
 }
 
@@ -92,16 +91,16 @@ void Graph::settle(Autotuner::Candidate winner) {
   }
   running_ = &sequence_;
   rival_.reset();
-  writes_ = sequence_.writes;
+  memory_.writes = sequence_.writes;
   autotuner_.end();
 }
 
-// Memory that is made and used in this graph alone: it may lie elsewhere.
+// Whether only this graph uses the memory, so that it may get another address.
 bool Graph::is_inner(uint32_t storage) const {
-  return lasts_[storage] != kForever && ranges_[storage].begin != ranges_[storage].end;
+  return memory_.lasts[storage] != kForever && memory_.ranges[storage].begin != memory_.ranges[storage].end;
 }
 
-// Behind the last step of a kernel.
+// The end of the steps of a kernel.
 size_t Graph::end_of(size_t kernel) const {
   return kernel + 1 < sequence_.steps.size() ? sequence_.steps[kernel + 1] : program_->end(part_);
 }
@@ -111,8 +110,9 @@ std::vector<Access> Graph::accesses(size_t kernel) {
   for (size_t step = sequence_.steps[kernel]; step < end_of(kernel); step++) {
     for (const auto& [slot, writes] : program_->uses_of(step)) {
       const auto& record = program_->slot(slot);
-      if (record.storage == tape::kNone || !memory_[record.storage]) continue;  // a number
-      uintptr_t base = is_inner(record.storage) ? 0 : reinterpret_cast<uintptr_t>(memory_[record.storage].data());
+      if (record.storage == tape::kNone || !memory_.storages[record.storage]) continue;  // a number
+      uintptr_t base =
+          is_inner(record.storage) ? 0 : reinterpret_cast<uintptr_t>(memory_.storages[record.storage].data());
       uintptr_t offset = static_cast<uintptr_t>(record.offset) * c10::elementSize(record.dtype);
       uint32_t space = is_inner(record.storage) ? record.storage : kFixedMemory;
       all.push_back({space, base + offset, base + record.extent, writes});
@@ -144,50 +144,61 @@ std::vector<Work> Graph::works() {
   return all;
 }
 
-// Gives inner memory other places: two of it may share one only if all that use the one come before all that use the
-// other, on whatever lanes. `lasts` are counted in steps of the schedule.
-void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<int64_t>& lasts) {
-  size_t count = program_->storages().size();
+// By storage: when the schedule uses inner memory. `lasts` gets the last uses, counted in steps of the schedule.
+std::vector<Life> Graph::inner_lives(const Schedule& schedule, std::vector<int64_t>& lasts) const {
   auto when = clocks(schedule, sequence_.kernels.size());
-  std::vector<Life> lives(count, Life{{kForever, kForever}, {-1, -1}});
+  std::vector<Life> lives(program_->storages().size(), Life{{kForever, kForever}, {-1, -1}});
   int64_t position = 0;
+  auto use = [&](uint32_t storage, const Clock& clock) {
+    if (storage == tape::kNone || !is_inner(storage)) return;
+    lasts[storage] = position;
+    for (int lane : {0, 1}) {
+      lives[storage].first[lane] = std::min(lives[storage].first[lane], clock.first[lane]);
+      lives[storage].last[lane] = std::max(lives[storage].last[lane], clock.last[lane]);
+    }
+  };
   for (const auto& stretch : schedule.stretches) {
     for (uint32_t work : stretch.order) {
       for (size_t step = sequence_.steps[work]; step < end_of(work); step++, position++) {
-        for (const auto& use : program_->uses_of(step)) {
-          uint32_t storage = program_->slot(use.slot).storage;
-          if (storage == tape::kNone || !is_inner(storage)) continue;
-          lasts[storage] = position;
-          for (int lane : {0, 1}) {
-            lives[storage].first[lane] = std::min(lives[storage].first[lane], when[work].first[lane]);
-            lives[storage].last[lane] = std::max(lives[storage].last[lane], when[work].last[lane]);
-          }
-        }
+        for (const auto& used : program_->uses_of(step)) use(program_->slot(used.slot).storage, when[work]);
       }
     }
   }
+  return lives;
+}
+
+// Leaves memory that is not inner where it is, and returns it with all leases: inner memory must not overlap it.
+std::vector<Obstacle> Graph::keep_outer(Sequence& made) const {
   std::vector<Obstacle> obstacles;
   for (const auto& range : pool_->leased()) obstacles.push_back({range, kForever});
-  std::vector<Need> needs;
-  std::vector<uint32_t> needers;
-  for (uint32_t storage = 0; storage < count; storage++) {
-    const auto& range = ranges_[storage];
-    if (range.begin == range.end) continue;
-    if (is_inner(storage)) {
-      needs.push_back({program_->storages()[storage].extent, lives[storage]});
-      needers.push_back(storage);
-      continue;
-    }
+  for (uint32_t storage = 0; storage < memory_.ranges.size(); storage++) {
+    const auto& range = memory_.ranges[storage];
+    if (range.begin == range.end || is_inner(storage)) continue;
     obstacles.push_back({range, kForever});
     auto overlaps = [&](const Range& other) { return other.overlaps(range); };
     if (std::any_of(sequence_.writes.begin(), sequence_.writes.end(), overlaps)) made.writes.push_back(range);
     made.bytes = std::max(made.bytes, range.end);
   }
+  return obstacles;
+}
+
+// Plans inner memory anew: two storages may share memory only if all uses of one surely come before all uses of the
+// other, on both lanes.
+void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<int64_t>& lasts) {
+  auto lives = inner_lives(schedule, lasts);
+  auto obstacles = keep_outer(made);
+  std::vector<Need> needs;
+  std::vector<uint32_t> storages;
+  for (uint32_t storage = 0; storage < lives.size(); storage++) {
+    if (!is_inner(storage)) continue;
+    needs.push_back({program_->storages()[storage].extent, lives[storage]});
+    storages.push_back(storage);
+  }
   made.bytes = std::max(made.bytes, plan_memory(needs, obstacles, kForever));
   pool_->reach(made.bytes);
   for (size_t i = 0; i < needs.size(); i++) {
     made.writes.push_back({needs[i].offset, needs[i].offset + needs[i].bytes});
-    memory_[needers[i]] = storage_at(pool_->at(needs[i].offset), needs[i].bytes);
+    memory_.storages[storages[i]] = storage_at(pool_->at(needs[i].offset), needs[i].bytes);
   }
   made.writes = merged(std::move(made.writes));
   for (uint32_t slot = 0; slot < tensors_.size(); slot++) {
@@ -197,22 +208,22 @@ void Graph::place_inner(const Schedule& schedule, Sequence& made, std::vector<in
 }
 
 void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vector<int64_t>& lasts, int64_t& position) {
-  std::vector<Placed> placed;
+  std::vector<BoundKernel> bound;
   std::vector<uint32_t> indices(sequence_.kernels.size());  // by work
   for (uint32_t work : stretch.order) {
-    indices[work] = static_cast<uint32_t>(made.kernels.size() + placed.size());
+    indices[work] = static_cast<uint32_t>(made.kernels.size() + bound.size());
     for (size_t step = sequence_.steps[work]; step < end_of(work); step++) {
-      placed.push_back(bind(step, lasts));
-      placed.back().step = position++;
+      bound.push_back(bind(step, lasts));
+      bound.back().step = position++;
     }
   }
   if (!stretch.is_parallel()) {
-    fuse(placed);
-    made.add(std::move(placed));
+    fuse(bound);
+    made.add(std::move(bound));
     made.pieces.push_back({made.kernels.size(), stretch.one_thread, nullptr});
     return;
   }
-  made.add(std::move(placed));
+  made.add(std::move(bound));
   auto step_of = [&](const Task& task) {
     return Lanes::Step{made.kernels[indices[task.work]].get(), task.wait, indices[task.work]};
   };
@@ -226,13 +237,13 @@ void Graph::add_stretch(const Stretch& stretch, Sequence& made, const std::vecto
 }
 
 std::unique_ptr<Sequence> Graph::laid_out_for(const Schedule& schedule) {
-  // Inner memory has other places only while it is bound: all else that asks for a tensor asks for what stays.
+  // Inner memory has its new addresses only while kernels are bound: the graph itself keeps the old ones.
   struct Before {
     Graph& graph;
-    std::vector<c10::Storage> memory = graph.memory_;
+    std::vector<c10::Storage> memory = graph.memory_.storages;
     std::vector<at::Tensor> tensors = graph.tensors_;
     ~Before() {
-      graph.memory_ = std::move(memory);
+      graph.memory_.storages = std::move(memory);
       graph.tensors_ = std::move(tensors);
     }
   } before{*this};

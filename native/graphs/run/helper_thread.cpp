@@ -19,7 +19,7 @@ constexpr int kIdleSpins = 2000;  // some fifty microseconds: then it sleeps
 
 std::atomic<bool> forked{false};
 
-// Torch gives a thread its number of threads when it is first asked, and that is before it is made one.
+// Torch sets the number of threads of a thread when it is first asked, so ask before it is set to one.
 struct State {
   int threads = at::get_num_threads();
   BelowAutograd below_autograd;
@@ -39,7 +39,7 @@ HelperThread::HelperThread() {
     std::thread([this] { live(); }).detach();
     is_there_ = true;
   } catch (const std::system_error&) {
-    // The process may not have another thread: runs do without.
+    // The process cannot have another thread: runs do without.
   }
 }
 

@@ -1,6 +1,6 @@
-// The second thread of graphs that run on two cores. There is one in a process: whoever has it has it alone, and a run
-// does not depend on it. It takes what it finds undone; what it does not come to, the thread that asked does itself.
-// So a core that somebody else has costs nothing but its help.
+// The second thread of graphs that run on two cores. A process has one, and one graph uses it at a time. It claims
+// tasks that nobody has claimed; the calling thread runs the others. So a run never waits for a core that somebody else
+// uses.
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,15 @@ class HelperThread {
  public:
   static HelperThread& of_this_process();
 
-  // Whether the caller has it now. Not in a child of fork(), which has no threads of its parent.
+  // Whether the caller got it. False in a child of fork(), which has no threads of its parent.
   bool take();
   void leave() { taken_.store(false, std::memory_order_release); }
 
-  // It may take tasks of these lanes, of which so many are to be done.
+  // Offers so many tasks of these lanes.
   void begin(Lanes& lanes, uint32_t tasks);
-  // Of the tasks of the lanes, `left` of which are not begun, the first is now the caller's.
+  // Claims the next task of lane 2 for the caller. `left` tasks are unclaimed. False if the helper was faster.
   bool claim(uint32_t left);
-  // It begins no other one. Gives how many are not begun.
+  // Ends the offer. Returns how many tasks are unclaimed.
   uint32_t stop();
   bool has_come() const { return static_cast<uint32_t>(word_.load(std::memory_order_relaxed)) < tasks_; }
 
@@ -36,14 +36,14 @@ class HelperThread {
   std::atomic<bool> taken_{false};
   bool is_there_ = false;
   uint32_t run_ = 0, tasks_ = 0;
-  std::fenv_t numbers_;  // whether denormal numbers are flushed is a matter of each thread
+  std::fenv_t numbers_;  // each thread has its own rule for denormal numbers
   std::atomic<Lanes*> lanes_{nullptr};
-  // The number of the run, and behind it how many of its tasks are not begun. Whoever makes that one less may look at
-  // the lanes until the task is done.
+  // The number of the run, and in the lower bits how many of its tasks are unclaimed. Whoever decrements the latter may
+  // use the lanes until the task is done.
   alignas(64) std::atomic<uint64_t> word_{0};
 };
 
-// Calls it in another thread, in the state that the helper thread runs kernels in.
+// Calls a function in another thread, in the state in which the helper thread runs kernels.
 void run_in_another_thread(const std::function<void()>& body);
 
 }  // namespace torchreel::graphs

@@ -9,7 +9,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr uint32_t kSpins = 4000;  // some hundred microseconds: then somebody else has the core
+constexpr uint32_t kSpins = 4000;  // some hundred microseconds: by then somebody else has the core
 constexpr uint32_t kGrace = 40;    // one microsecond, for the helper thread to take its next task
 
 void spin(uint32_t tries) {
@@ -72,8 +72,7 @@ void Lanes::run_first() {
   }
 }
 
-// Does the next task of the second lane, if the helper thread has not begun it, and it can be done; else waits for a
-// moment.
+// Runs the next task of lane 2, if it is unclaimed and its dependences are done; else waits for a moment.
 void Lanes::help(uint32_t& tries) {
   auto& helper = HelperThread::of_this_process();
   uint32_t next = progress_[1].done.load(std::memory_order_acquire), here = progress_[0].done;

@@ -1,5 +1,5 @@
-// Kernels on two cores at a time: each lane has its own, in their order, and waits where the other lane has to be
-// farther. The first lane is that of the calling thread; of the second, each is done by whoever comes to it first.
+// Kernels on two cores. Each lane runs its kernels in their order, and waits where it depends on the other lane. The
+// calling thread runs lane 1. Tasks of lane 2 are run by the helper thread or by the caller, whoever claims them first.
 #pragma once
 
 #include <atomic>
@@ -20,18 +20,17 @@ class Lanes {
  public:
   struct Step {
     Kernel* kernel;  // which outlives the lanes
-    uint32_t wait;   // how many of the other lane have to be done before
+    uint32_t wait;   // how many tasks of the other lane must be done before
     uint32_t index;  // among the kernels of the graph
   };
-  // `order` is one in which one thread may run them all.
+  // `order` is an order of all tasks for one thread.
   Lanes(std::vector<Step> first, std::vector<Step> second, std::vector<Step> order);
 
   // Throws what a kernel throws; `index` is then that of the kernel.
   void run(size_t& index, bool two_cores);
   size_t size() const { return order_.size(); }
 
-  // For whoever has claimed a task of the second lane, of which so many were not begun. When it is done, the lanes may
-  // be gone.
+  // Runs the task of lane 2 that HelperThread::claim(left) claimed. Afterwards the lanes may be gone.
   void run_second(uint32_t left);
 
  private:
@@ -40,7 +39,7 @@ class Lanes {
   void help(uint32_t& tries);
   bool run_step(int lane, const Step& step);
 
-  // Of what both threads look at, each on a line of its own.
+  // Both threads use these: each is on a cache line of its own.
   struct alignas(64) Progress {
     std::atomic<uint32_t> done{0};
     std::exception_ptr error;

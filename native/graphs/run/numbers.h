@@ -1,4 +1,4 @@
-// Kernels for numbers that pass through Python: those that leave for it, and those that it computed of them.
+// Kernels for numbers that pass through Python: those that ops give to it, and those that it computes from them.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace torchreel::graphs {
 
-// Throws GuardFailure where the number is another than the recorded one. Writes it to `numbers`, which must outlive it.
+// For an op that gives a number. Its run throws GuardFailure if the number differs from the recorded one, and writes it
+// to `numbers`, which must outlive the kernel.
 std::unique_ptr<Kernel> number_kernel(const KernelCall& call, const tape::Step& step, std::vector<double>& numbers,
                                       std::unique_ptr<Loans> loans);
 // For an op with arguments that are formulas of such numbers.

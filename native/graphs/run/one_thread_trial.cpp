@@ -23,7 +23,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-// Their kernels part elements, or rows of them, from the grain size on. Below it they run in one thread.
+// Ops whose kernels split elements or rows among threads if there are more than the grain size.
 const std::unordered_set<std::string_view> kByElements = {"aten::sum",
                                                           "aten::sum.dim_IntList",
                                                           "aten::mean",
@@ -52,7 +52,7 @@ const std::unordered_set<std::string_view> kByElements = {"aten::sum",
                                                           "aten::slice_backward",
                                                           "aten::select_backward"};
 
-// They use threads as they, or the libraries behind them, see fit.
+// Ops that decide by themselves, or by a library, how many threads they use.
 const std::unordered_set<std::string_view> kByTrial = {"aten::mm",
                                                        "aten::addmm",
                                                        "aten::addmm_",
@@ -77,7 +77,7 @@ const std::unordered_set<std::string_view> kByTrial = {"aten::mm",
 
 constexpr std::string_view kForeach = "aten::_foreach_";
 
-// Of whole numbers these throw, if they divide by zero or the power is negative.
+// Ops that throw for some integers: division by zero, a negative power.
 bool may_throw(std::string name) {
   if (name.starts_with(kForeach)) name = "aten::" + name.substr(kForeach.size());
   static constexpr std::string_view kThrowing[] = {"aten::div",  "aten::floor_divide", "aten::remainder",
@@ -103,7 +103,7 @@ void each_tensor(const KernelCall& call, Visit visit) {
   for (const auto& result : call.results) meet(result);
 }
 
-// Each list of the op is done tensor by tensor.
+// Ops over lists, which run tensor by tensor.
 bool is_by_elements(const tape::OpInfo& op) {
   return is_pointwise(op) || kByElements.count(op.name) != 0 || op.name.starts_with(kForeach);
 }
@@ -120,13 +120,13 @@ double now() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Memory like that of a call, as far from the beginning of a line, with random numbers.
+// Memory like that of a call, with the same alignment to cache lines, and with random numbers.
 class Stage {
  public:
   static constexpr size_t kMost = size_t{1} << 27;
   static constexpr size_t kLine = 64;
 
-  // Nothing where there are numbers of which any will not do.
+  // Nothing if random numbers will not do for an argument.
   static std::optional<Stage> like(const KernelCall& call) {
     Stage stage;
     size_t bytes = 0;
@@ -171,7 +171,7 @@ class Stage {
     return other;
   }
 
-  // The same numbers for the same seed.
+  // A seed gives the same numbers each time.
   void fill(uint64_t seed) {
     for (auto& [original, room] : rooms_) {
       char* memory = static_cast<char*>(room.storage.mutable_data());
@@ -223,11 +223,11 @@ class Stage {
     return made;
   }
 
-  std::map<const c10::StorageImpl*, Room> rooms_;  // by what they are like
+  std::map<const c10::StorageImpl*, Room> rooms_;  // by the storage that they imitate
   std::map<const c10::TensorImpl*, at::Tensor> made_;
 };
 
-// What decides how a call runs: its op, its numbers, and how its tensors lie.
+// What decides how a call runs: its op, its numbers, and the layout of its tensors.
 std::string key_of(const KernelCall& call) {
   std::ostringstream text;
   text << call.op->name << ' ' << at::get_num_threads() << ' ' << call.exact << ' ' << call.grad;
@@ -256,7 +256,7 @@ std::string key_of(const KernelCall& call) {
   return text.str();
 }
 
-// Found by running a call with all threads, and again where there is but one.
+// Compares a run with all threads and one with one thread.
 struct Trial {
   bool same = false;
   double all = 0, one = 0;  // nanoseconds
@@ -264,7 +264,7 @@ struct Trial {
 
 constexpr int kDraws = 3;
 
-// The least of some runs: whoever else uses the machine adds to each.
+// The least of some runs: other programs on the machine only add.
 double timed(Kernel& kernel) {
   constexpr double kLong = 2e6;
   double least = 0, begin = now();
@@ -301,7 +301,7 @@ Trial tried(const KernelCall& call, std::string_view layer, Stage& stage) {
   return trial;
 }
 
-// Nothing where it cannot be tried.
+// Nothing if the call cannot be tried.
 std::optional<Trial> trial_of(const KernelCall& call, std::string_view layer) {
   static std::mutex lock;
   static std::map<std::string, std::optional<Trial>> known;
@@ -314,7 +314,7 @@ std::optional<Trial> trial_of(const KernelCall& call, std::string_view layer) {
     try {
       trial = tried(call, layer, *stage);
     } catch (const std::exception&) {
-      trial = Trial();  // what does not take these numbers is left where it is
+      trial = Trial();  // a call that fails on these numbers is not moved
     }
   }
   known.emplace(std::move(key), trial);
@@ -328,7 +328,7 @@ constexpr double kGain = 1.25;  // a kernel that is so much faster with all thre
 bool is_plain_work(const tape::OpInfo& op, const Kernel& kernel, const KernelCall& call) {
   std::string_view layer = kernel.layer();
   if (layer == "boxed" || layer == "eager" || layer == "guard" || layer == "formula" || op.varying) return false;
-  // Of those that are tried, attention draws for dropout: but it is bound only where there is none.
+  // Attention draws random numbers for dropout, but has a handwritten kernel only without dropout.
   if (kByTrial.count(op.name) == 0 && (op.random || !is_by_elements(op))) return false;
   bool throws = false;
   each_tensor(call, [&](const at::Tensor& tensor) { throws = throws || (is_whole(tensor) && may_throw(op.name)); });

@@ -1,4 +1,4 @@
-// What a call does on one thread: whether it may run there at all, beside others, and how long it takes.
+// Whether a call may run on one thread beside others, and how long it takes then.
 #pragma once
 
 #include "graphs/kernels/kernel.h"
@@ -11,12 +11,12 @@ struct OneThreadTrial {
   double nanoseconds = 0;  // on one thread, where it may run there
 };
 
-// `kernel` is that of the call, and took `nanoseconds` with all threads. A call may run beside others only if its bits
-// are the same then: it uses one thread anyway, or it was tried on random numbers.
+// `kernel` is that of the call, and took `nanoseconds` with all threads. A call may run beside others only if it gives
+// the same bits on one thread: it uses one thread anyway, or a trial on random numbers showed it.
 OneThreadTrial one_thread_trial(const KernelCall& call, const Kernel& kernel, double nanoseconds);
 
-// Whether all that it does is to read and to write what its schema says, and it does so whatever the values are: then
-// it can change places with others that use other memory.
+// Whether the call cannot fail and touches only what its schema declares: then its order among calls on other memory
+// does not matter.
 bool is_plain_work(const tape::OpInfo& op, const Kernel& kernel, const KernelCall& call);
 
 }  // namespace torchreel::graphs

@@ -52,7 +52,7 @@ class UnplannedKernel final : public Kernel {
 
   at::Tensor value(uint32_t slot, const at::Tensor& in_place, bool written) const {
     if (is_unplanned(slot)) return values_[slot];
-    // What a sparse tensor is made of may become a part of it, and this memory is soon used for something else.
+    // A sparse tensor may keep the tensors that it is made of, and planned memory is soon overwritten.
     if (gives_unplanned_ && !written && in_place.defined()) return in_place.clone();
     return in_place;
   }
@@ -81,7 +81,7 @@ class UnplannedKernel final : public Kernel {
     return in_place;
   }
 
-  // What the op gave as its i-th result; `index` counts the tensors of all of them.
+  // Takes the i-th result of the op; `index` counts the tensors of all results.
   void take(size_t i, size_t& index) {
     const auto& gave = step_.gave[i];
     if (gave.kind == Gave::kSlot) {

@@ -1,5 +1,5 @@
-// Tensors without fixed memory: sparse, quantized and nested ones, and those of other devices. An op that has one runs
-// as it does eagerly, between kernels that are bound.
+// Tensors without planned memory: sparse, quantized and nested ones, and those of other devices. Ops on them run as in
+// eager, between kernels on planned memory.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace torchreel::graphs {
 
-// `call` has the tensors that lie in their place; the unplanned ones are in `values`, by slot, which must outlive the
-// kernel. It lets go of those that no step after it needs. Throws ShapeChange where a result has other sizes than the
-// recorded one, and GuardFailure where a number is another one.
+// `call` has the tensors on planned memory. The unplanned ones are in `values`, by slot, which must outlive the kernel.
+// A run drops those that no later step needs. It throws ShapeChange if a result has other sizes than recorded, and
+// GuardFailure if a number differs.
 std::unique_ptr<Kernel> unplanned_kernel(const KernelCall& call, const StaticProgram& program, size_t step,
                                          Tensors& values, std::unique_ptr<Loans> loans);
 

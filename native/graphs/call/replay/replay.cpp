@@ -25,8 +25,10 @@ std::vector<Lease*> lease_saved(Graph& graph) {
 
 }  // namespace
 
-Replay::Replay(std::shared_ptr<const StaticProgram> program, ReplayOptions options)
-    : program_(std::move(program)),
+Replay::Replay(std::shared_ptr<const StaticProgram> program, ReplayOptions options, std::string name)
+    : name(std::move(name)),
+      label_("torchreel::graph " + this->name),
+      program_(std::move(program)),
       options_(std::move(options)),
       lowering_(std::make_shared<Lowering>(options_.exact)),
       admission_(*program_),
@@ -49,7 +51,7 @@ inline bool Replay::run_guarded(Graph& graph, ThreadBranches& here, const Tensor
   here.rollback.save(*program_);
   inputs_.copy_in(graph, given);
   try {
-    RECORD_FUNCTION(label, {});  // profilers see the graph, not its ops
+    RECORD_FUNCTION(label_, {});  // profilers see the graph, not its ops
     graph.run(options_.cores);
   } catch (const GuardFailure& failure) {
     report.failure = "was " + failure.recorded + " and is " + failure.now;

@@ -28,7 +28,8 @@ namespace torchreel::graphs {
 
 class Replay : public std::enable_shared_from_this<Replay> {
  public:
-  Replay(std::shared_ptr<const StaticProgram> program, ReplayOptions options);
+  // `name` is that of the function.
+  Replay(std::shared_ptr<const StaticProgram> program, ReplayOptions options, std::string name);
 
   // Runs the forward in the calling thread, on inputs that fit, and writes a tensor for each output to `results`.
   // Throws what ops throw. Does not touch the GIL, which may be held or not.
@@ -61,10 +62,9 @@ class Replay : public std::enable_shared_from_this<Replay> {
   };
   std::vector<Timed> timed_run(const Tensors& given);
 
+  const std::string name;
   std::atomic<uint64_t> hits{0};
-  bool grad = true;   // whether autograd is on where it runs
-  std::string name;   // of the function
-  std::string label;  // of a run, for profilers
+  bool grad = true;  // whether autograd is on where it runs
 
  private:
   // A slot that a segment gives, and the index of the first derivative with this slot.
@@ -74,6 +74,7 @@ class Replay : public std::enable_shared_from_this<Replay> {
 
   bool run_guarded(Graph& graph, ThreadBranches& here, const Tensors& given, Report& report) const;
 
+  std::string label_;  // of a run, for profilers
   std::shared_ptr<const StaticProgram> program_;
   ReplayOptions options_;
   std::shared_ptr<Lowering> lowering_;

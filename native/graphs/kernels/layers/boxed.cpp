@@ -28,8 +28,8 @@ std::optional<c10::SafeKernelFunction> direct_kernel(const KernelCall& call) {
   return op.getComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
-// Which result is to be made at its place: the largest, of an op of torch's own whose results are all new tensors. -1
-// for none.
+// The result that the op should make in planned memory: the largest, if the op is torch's and all its results are new.
+// -1 for none.
 int64_t largest_result(const KernelCall& call) {
   const auto& returns = call.op->handle.schema().returns();
   if (!call.op->name.starts_with("aten::") || call.op->varying || returns.size() != call.results.size()) return -1;
@@ -68,7 +68,7 @@ class BoxedKernel final : public Kernel {
   void run() override {
     WithGrad grad(grad_);
     stack_.assign(given_.begin(), given_.end());
-    // Ops that index put other tensors into the very list that they are given.
+    // Index ops replace tensors in the very list that they are given.
     for (size_t i : indices_) stack_[i] = given_[i].toOptionalTensorList().copy();
     if (loans_ != nullptr) return run_lent();
     {
@@ -111,33 +111,33 @@ class BoxedKernel final : public Kernel {
 
   void keep() {
     bool checked = !ran_ || info_.varying;
-    size_t place = 0;
+    size_t index = 0;
     for (size_t i = 0; i < stack_.size(); i++) {
       const auto& value = stack_[i];
       if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorVector()) keep(place++, tensor, written_[i], checked);
+        for (const at::Tensor& tensor : value.toTensorVector()) keep(index++, tensor, written_[i], checked);
       } else if (value.isTensor()) {
-        keep(place++, value.toTensor(), written_[i], checked);
+        keep(index++, value.toTensor(), written_[i], checked);
       } else {
-        place++;
+        index++;
       }
     }
-    if (checked && place != results_.size()) {
-      throw ShapeChange(info_, std::to_string(results_.size()) + " results", std::to_string(place));
+    if (checked && index != results_.size()) {
+      throw ShapeChange(info_, std::to_string(results_.size()) + " results", std::to_string(index));
     }
     ran_ = true;
   }
 
-  void keep(size_t place, const at::Tensor& given, bool written, bool checked) {
-    if (place >= results_.size() || !results_[place].defined() || written) return;
-    const auto& wanted = results_[place];
+  void keep(size_t index, const at::Tensor& given, bool written, bool checked) {
+    if (index >= results_.size() || !results_[index].defined() || written) return;
+    const auto& wanted = results_[index];
     if (checked) check_same(info_, wanted.scalar_type(), wanted.sizes(), given);
     copy_to(wanted, given);
   }
 
   const tape::OpInfo& info_;
   c10::OperatorHandle op_;
-  std::optional<c10::SafeKernelFunction> kernel_;  // nothing where the dispatcher must find it each time
+  std::optional<c10::SafeKernelFunction> kernel_;  // nothing if the dispatcher must find it each time
   torch::jit::Stack given_;
   torch::jit::Stack stack_;
   std::vector<size_t> indices_;  // arguments that are lists of optional tensors
@@ -165,19 +165,19 @@ void check_same(const tape::OpInfo& op, c10::ScalarType dtype, c10::IntArrayRef 
                     given.defined() ? text_of(given.scalar_type(), given.sizes()) : "no tensor");
 }
 
-void copy_to(const at::Tensor& place, const at::Tensor& from) {
+void copy_to(const at::Tensor& target, const at::Tensor& from) {
   if (from._is_zerotensor()) {  // autograd's zeros have no memory
-    place.zero_();
+    target.zero_();
     return;
   }
   auto is_plain = [](const at::Tensor& tensor) {
     return tensor.layout() == c10::kStrided && tensor.is_cpu() && !tensor.is_conj() && !tensor.is_neg();
   };
-  if (!is_plain(from) || !is_plain(place) || from.strides() != place.strides() ||
-      !place.is_non_overlapping_and_dense()) {
-    place.copy_(from);
-  } else if (place.numel() != 0 && from.const_data_ptr() != place.const_data_ptr()) {
-    std::memcpy(place.mutable_data_ptr(), from.const_data_ptr(), place.nbytes());
+  if (!is_plain(from) || !is_plain(target) || from.strides() != target.strides() ||
+      !target.is_non_overlapping_and_dense()) {
+    target.copy_(from);
+  } else if (target.numel() != 0 && from.const_data_ptr() != target.const_data_ptr()) {
+    std::memcpy(target.mutable_data_ptr(), from.const_data_ptr(), target.nbytes());
   }
 }
 

@@ -1,4 +1,4 @@
-// The layer that does every op: torch's own kernel, and a copy of what it gives to where that belongs.
+// The layer that takes every op: torch's own kernel, and a copy of its results into planned memory.
 #pragma once
 
 #include <c10/core/GradMode.h>
@@ -11,26 +11,25 @@
 
 namespace torchreel::graphs {
 
-// An op gave a result of other sizes, or of another dtype, than when it was recorded: the memory that was planned for
-// it does not hold it.
+// A result has other sizes or another dtype than recorded, and does not fit into its planned memory.
 struct ShapeChange : std::runtime_error {
   ShapeChange(const tape::OpInfo& op, std::string recorded_, std::string now_);
   std::string recorded;
   std::string now;
 };
 
-// Throws ShapeChange where a result is none of this dtype and these sizes.
+// Throws ShapeChange if a result has another dtype or other sizes.
 void check_same(const tape::OpInfo& op, c10::ScalarType dtype, c10::IntArrayRef sizes, const at::Tensor& given);
-// All elements, whatever has them.
+// Copies all elements, from a tensor of any kind.
 void copy_to(const at::Tensor& target, const at::Tensor& from);
 
-// Whether the backend for dense CPU tensors is all that a call with these arguments meets.
+// Whether a call with these arguments meets only the backend for dense CPU tensors.
 bool is_dense_cpu(const torch::jit::Stack& arguments);
 
-// Whether a tensor of it is marked as conjugated or negated, which torch resolves on the way to a kernel.
+// Whether a tensor of the call has a conjugate or negative bit, which torch resolves before it calls a kernel.
 bool has_bits(const KernelCall& call);
 
-// Autograd on or off, as it was for the op; nothing is done where it is so already.
+// Sets grad mode as it was for the op, unless it is so already.
 class WithGrad {
  public:
   explicit WithGrad(bool on) : before_(c10::GradMode::is_enabled()), other_(before_ != on) {
@@ -46,7 +45,7 @@ class WithGrad {
   bool other_;
 };
 
-// With `loans`, the op is given what it may keep.
+// With `loans`, the op gets tensors that it may keep.
 std::unique_ptr<Kernel> prepare_boxed(const KernelCall& call, std::unique_ptr<Loans> loans = nullptr);
 
 }  // namespace torchreel::graphs

@@ -1,6 +1,6 @@
 #include "graphs/kernels/layers/forwards.h"
 
-#include <ATen/ScalarOps.h>
+#include "tape/numbers.h"
 
 namespace torchreel::graphs {
 
@@ -12,11 +12,9 @@ struct Forward {
   void (*translate)(KernelCall& call);
 };
 
-// x + 1 as x + tensor(1), the tensor being marked as a number.
+// x + 1 becomes x + tensor(1), with the tensor marked as a number.
 void number_second(KernelCall& call) {
-  auto number = c10::scalar_to_tensor(call.arguments[1].toScalar());
-  number.unsafeGetTensorImpl()->set_wrapped_number(true);
-  call.arguments[1] = number;
+  call.arguments[1] = tape::wrapped_number(call.arguments[1].toScalar());
   call.fixed[1] = true;
 }
 

@@ -1,4 +1,4 @@
-// Ops whose kernel does nothing but call another op, which has a better kernel here.
+// Ops whose kernel only calls another op, which has a faster kernel here.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace torchreel::graphs {
 
-// The call that this one comes to; nothing where it is the op's own.
+// The call that the op makes; nothing if it has a kernel of its own.
 std::optional<KernelCall> forwarded(const KernelCall& call);
 
 }  // namespace torchreel::graphs

@@ -8,16 +8,16 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr int64_t kSmallBytes = 1 << 16;  // a result of less is in the cache anyway
+constexpr int64_t kSmallBytes = 1 << 16;  // a smaller result is in the cache anyway
 constexpr size_t kLongest = 64;           // ops of a chain
 
 // How a chain uses a region.
 struct Use {
   Region region;
   bool written = false;
-  bool needed_before = false;                     // what was there before is read
-  int64_t last = 0;                               // the step that what was written to it last is needed for
-  std::vector<const c10::StorageImpl*> storages;  // that were there, one after the other
+  bool needed_before = false;                     // its old content is read
+  int64_t last = 0;                               // the last step that reads what the chain writes
+  std::vector<const c10::StorageImpl*> storages;  // that lie there, one after the other
 };
 
 bool meet(const Region& one, size_t count, const Region& other, size_t other_count) {
@@ -30,18 +30,18 @@ bool share_storage(const Use& one, const Use& other) {
   });
 }
 
-bool is_fusible(const Placed& placed) {
-  if (placed.call.op == nullptr || placed.call.results.empty()) return false;
-  const auto& result = placed.call.results[0];
+bool is_fusible(const BoundKernel& bound) {
+  if (bound.call.op == nullptr || bound.call.results.empty()) return false;
+  const auto& result = bound.call.results[0];
   if (!result.defined() || result.numel() * 4 < kSmallBytes || !has_one_partition(result.numel())) return false;
-  return is_tileable(placed.call);
+  return is_tileable(bound.call);
 }
 
 // The memory of a chain that grows op by op.
 class Uses {
  public:
-  void add(const Placed& placed) {
-    const auto& call = placed.call;
+  void add(const BoundKernel& bound) {
+    const auto& call = bound.call;
     for (const auto& value : call.arguments) {
       if (!value.isTensor() || !value.toTensor().defined()) continue;
       auto& argument = use(value.toTensor(), is_single(value.toTensor()) ? singles_ : uses_);
@@ -50,11 +50,11 @@ class Uses {
     for (size_t i = 0; i < call.results.size(); i++) {
       auto& result = use(call.results[i], uses_);
       result.written = true;
-      result.last = placed.lasts[i];
+      result.last = bound.lasts[i];
     }
   }
 
-  // The regions of the chain if it ends with this step; nothing where one op would write, in a tile, what another reads
+  // The regions of the chain if it ends with this step. Nothing if an op would write in one tile what another op reads
   // in another tile.
   std::vector<Region> regions(int64_t step, size_t elements) const {
     std::vector<Region> all;
@@ -64,7 +64,7 @@ class Uses {
     }
     for (size_t i = 0; i < all.size(); i++) {
       if (!uses_[i].written) continue;
-      // What was there at another time does not matter to memory of which only a tile is used, elsewhere.
+      // A scratch region gets memory elsewhere, for one tile: the storages that lie here do not matter.
       for (size_t j = 0; j < all.size(); j++) {
         bool apart = j == i || !meet(all[i], elements, all[j], elements);
         if (!apart && (share_storage(uses_[i], uses_[j]) || !(all[i].scratch || all[j].scratch))) return {};
@@ -92,8 +92,9 @@ class Uses {
   std::vector<Use> singles_;  // of one number for all elements
 };
 
-// How many kernels, from `begin` on, can be done in tiles; and the chain that they are.
-size_t longest_chain(const std::vector<Placed>& kernels, const std::vector<bool>& fusible, size_t begin, Chain& chain) {
+// How many kernels from `begin` on can run in tiles, and the chain that they form.
+size_t longest_chain(const std::vector<BoundKernel>& kernels, const std::vector<bool>& fusible, size_t begin,
+                     Chain& chain) {
   chain.elements = kernels[begin].call.results[0].numel();
   Uses uses;
   size_t found = 0;
@@ -111,8 +112,8 @@ size_t longest_chain(const std::vector<Placed>& kernels, const std::vector<bool>
 
 }  // namespace
 
-void fuse(std::vector<Placed>& kernels) {
-  std::vector<Placed> fused;
+void fuse(std::vector<BoundKernel>& kernels) {
+  std::vector<BoundKernel> fused;
   std::vector<bool> fusible;
   for (const auto& kernel : kernels) fusible.push_back(is_fusible(kernel));
   for (size_t i = 0; i < kernels.size();) {

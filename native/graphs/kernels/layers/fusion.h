@@ -1,4 +1,4 @@
-// Finds, among the kernels of a graph, those that one kernel can do together.
+// Fusion: replaces kernels of a graph that can run tile by tile with one kernel.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace torchreel::graphs {
 
-// A kernel at its place in a graph.
-struct Placed {
+// A kernel of a graph, bound to memory.
+struct BoundKernel {
   std::unique_ptr<Kernel> kernel;
   uint32_t op;  // of the program
   int64_t step;
-  KernelCall call;             // without an op where it is nothing to be fused
+  KernelCall call;             // without an op if it cannot be fused
   std::vector<int64_t> lasts;  // for each result: the last step that uses its memory
 };
 
-// Replaces runs of kernels by one that does the same, bit by bit. The new one has the op of the first.
-void fuse(std::vector<Placed>& kernels);
+// Replaces successive kernels with one that gives the same bits. The new one has the op of the first.
+void fuse(std::vector<BoundKernel>& kernels);
 
 }  // namespace torchreel::graphs

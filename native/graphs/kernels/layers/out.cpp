@@ -13,8 +13,8 @@ namespace torchreel::graphs {
 
 namespace {
 
-// They resize what they are given although it is as large as they want it, and warn of it; or their result is not,
-// bit by bit, that of the op without out=.
+// Ops whose out= resizes a tensor that has the right size, with a warning, or whose bits differ from those of the op
+// without out=.
 const std::unordered_set<std::string_view> kUnused = {
     "aten::mse_loss",       "aten::l1_loss",           "aten::huber_loss",
     "aten::smooth_l1_loss", "aten::native_batch_norm", "aten::binary_cross_entropy",
@@ -57,7 +57,7 @@ class OutKernel final : public Kernel {
   const char* layer() const override { return "out"; }
 
  private:
-  // What an op does to the memory that it is given, it does each time.
+  // One trial is enough: an op treats the memory that it is given in the same way each time.
   void first_run() {
     std::vector<Memory> before(results_.begin(), results_.end());
     kernel_.callBoxed(op_, kCpu, &stack_);
@@ -86,7 +86,7 @@ std::unique_ptr<Kernel> prepare_out(const KernelCall& call) {
   const std::string& name = call.op->name;
   auto found = out_overloads().find(name);
   if (found == out_overloads().end() || kUnused.count(name) != 0) return nullptr;
-  // Sizes that depend on values are not known beforehand, and numbers drawn are the tape's to check.
+  // Sizes that depend on values are unknown beforehand, and the tape checks random ops.
   if (call.op->varying || call.op->random || !is_dense_cpu(call.arguments)) return nullptr;
   for (const auto& result : call.results) {
     if (!result.defined()) return nullptr;

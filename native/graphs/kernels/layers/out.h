@@ -1,4 +1,4 @@
-// The layer of out= overloads: torch's own kernel, told to write to memory that is there.
+// The layer of out= overloads: torch's own kernel writes to planned memory.
 #pragma once
 
 #include <string_view>
@@ -11,11 +11,11 @@ namespace torchreel::graphs {
 
 using OutOverloads = std::unordered_map<std::string_view, std::pair<const char*, const char*>>;
 
-// Generated: name and overload of the op with out=, by the op without. Only those with a kernel of their own: the
-// others call the op without, and copy.
+// Generated: name and overload of the op with out=, by the op without. Only those that have a kernel: the others call
+// the op without out=, and copy.
 const OutOverloads& out_overloads();
 
-// Gives nothing where there is no such overload, or one that does not keep to the memory that it is given.
+// Null if there is no such overload, or if it does not write to the memory that it is given.
 std::unique_ptr<Kernel> prepare_out(const KernelCall& call);
 
 }  // namespace torchreel::graphs

@@ -15,7 +15,7 @@ std::unique_ptr<Kernel> prepare_of(const Preparers& all, const KernelCall& call)
   return found == all.end() ? nullptr : found->second(call);
 }
 
-// How many elements a mask picks is not known before it is there.
+// How many elements a mask picks is known only when it was computed.
 bool has_mask(const KernelCall& call) {
   if (!call.op->varying) return false;
   for (const auto& value : call.arguments) {
@@ -44,6 +44,15 @@ std::unique_ptr<Kernel> prepare_in(std::string_view layer, const KernelCall& cal
   if (layer == "boxed") return prepare_boxed(call);
   throw std::invalid_argument("There is no layer of kernels called " + std::string(layer) +
                               ": it is one of handwritten, structured, out and boxed.");
+}
+
+std::vector<std::string> layers_of(const tape::OpInfo& op) {
+  std::vector<std::string> layers;
+  if (handwritten_kernels().count(op.name) != 0) layers.emplace_back("handwritten");
+  if (structured_kernels().count(op.name) != 0) layers.emplace_back("structured");
+  if (out_overloads().count(op.name) != 0) layers.emplace_back("out");
+  layers.emplace_back("boxed");
+  return layers;
 }
 
 std::unique_ptr<Kernel> prepare(const KernelCall& call) {

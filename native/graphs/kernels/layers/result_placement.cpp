@@ -16,9 +16,9 @@ namespace {
 
 PlaceBlocks place_blocks = nullptr;
 
-constexpr size_t kLeast = 16 * 1024;  // less is neither watched nor placed
+constexpr size_t kLeast = 16 * 1024;  // smaller blocks are neither recorded nor placed
 constexpr size_t kMostBlocks = 64;
-constexpr int kTries = 3;  // runs that are watched, where an op prepares something once
+constexpr int kTries = 3;  // recorded runs, for ops that prepare something in their first run
 constexpr uint32_t kNever = UINT32_MAX;
 
 bool is_held_alone(const at::Tensor& tensor) {
@@ -29,7 +29,7 @@ const void* memory_of(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? tensor.storage().data() : nullptr;
 }
 
-// Whoever else holds it keeps what is there now.
+// Others who hold the tensor keep its present content.
 void move_away(const at::Tensor& tensor) {
   auto* storage = tensor.storage().unsafeGetStorageImpl();
   auto data = c10::GetAllocator(c10::DeviceType::CPU)->allocate(storage->nbytes());
@@ -37,7 +37,7 @@ void move_away(const at::Tensor& tensor) {
   storage->set_data_ptr_noswap(std::move(data));
 }
 
-// Installs the allocator that can be told, which another one may forbid.
+// Installs the front allocator. Another allocator may forbid that.
 bool can_place() {
   if (place_blocks == nullptr) return false;
   try {
@@ -68,7 +68,7 @@ ResultPlacement::During::During(ResultPlacement* placement)
   if (placement->phase_ == Phase::kWatching) placement->asked_.clear();
   auto* outer = place_blocks(placement);
   if (outer == nullptr) return;
-  on_ = false;  // an op within an op: the place is the outer one's
+  on_ = false;  // an op within an op: the planned memory is for the outer one
   place_blocks(outer);
 }
 
@@ -109,7 +109,7 @@ bool ResultPlacement::give_back(void* block) {
   return false;
 }
 
-// Known is an op after which of all that it asked for its results are left, and the largest is nobody else's.
+// The requests are known if only the results are left of them after the op, and nobody else holds the largest.
 void ResultPlacement::learn(const at::Tensor& result, const std::vector<const at::Tensor*>& others) {
   const Asked* found = nullptr;
   bool known = asked_.size() <= kMostBlocks && is_held_alone(result);
@@ -129,7 +129,7 @@ void ResultPlacement::learn(const at::Tensor& result, const std::vector<const at
 }
 
 void ResultPlacement::find_addresses(const Asked& result) {
-  uint32_t last = 0;  // until when the result's place is taken by others
+  uint32_t last = 0;  // how long temporary blocks use the memory of the result
   std::vector<Need> needs;
   std::vector<Asked*> needers;
   for (auto& asked : asked_) {

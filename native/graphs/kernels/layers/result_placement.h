@@ -1,9 +1,9 @@
-// Lets an op that has no out= make its largest result where it belongs, so that nothing is copied.
+// Lets an op without out= make its largest result in planned memory, so that nothing is copied.
 //
-// The op asks torch's allocator for memory as always. At its first run what it asks for is watched, and then it is
-// known which block was the result, and which others came and went: these are put at the result's place as long as it
-// is not needed, or where the graph's memory is idle. An op that asks for something else at a later run, or that lets
-// others hold its result, is left alone from then on.
+// The op asks torch's allocator for memory as always. The first run records its requests, and so shows which block is
+// the result and which are temporary. In later runs the allocator gives the op the planned memory for the result.
+// Temporary blocks get idle memory of the graph, or that of the result before it is needed. If a later run makes other
+// requests, or others hold the result, the op allocates as in eager from then on.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,12 +16,12 @@
 
 namespace torchreel::graphs {
 
-// How the allocator of CPU tensors is told; without one nothing is placed.
+// The interface of the front allocator of CPU tensors. Without it, results are copied.
 void set_place_blocks(PlaceBlocks function);
 
 class ResultPlacement final : public Placement {
  public:
-  // Nothing for a result that is as well copied, and where the allocator cannot be told.
+  // Null for a result that is so small that a copy is as good, and without the front allocator.
   static std::unique_ptr<ResultPlacement> of(const at::Tensor& result, const Idle& idle);
 
   // The op runs while this lives.
@@ -35,8 +35,8 @@ class ResultPlacement final : public Placement {
     bool on_;
   };
 
-  // To be called with what the op gave, each held by nobody else here, before any of it is copied: what lies at the
-  // place and is not the result itself is moved away. Throws if the op has kept the place.
+  // Call it with the results of the op, of which nobody else holds any here, before they are copied. Moves other
+  // tensors away from the planned memory. Throws if the op keeps that memory.
   void look(const at::Tensor& result, std::vector<const at::Tensor*> others);
 
   void* take(size_t bytes) override;
@@ -45,7 +45,7 @@ class ResultPlacement final : public Placement {
 
  private:
   enum class Phase { kWatching, kPlacing, kOff };
-  // A block that the op asks for, and when: counted in blocks that came and went.
+  // A block that the op asks for, and its life, counted in requests and frees.
   struct Asked {
     size_t bytes;
     const void* block;
@@ -64,7 +64,7 @@ class ResultPlacement final : public Placement {
   void find_addresses(const Asked& result);
   bool is_here(const at::Tensor& tensor) const;
 
-  at::Tensor result_;  // at its place
+  at::Tensor result_;  // in planned memory
   char* address_;
   Idle idle_;
   Phase phase_ = Phase::kWatching;

@@ -36,7 +36,7 @@ bool holds(const at::Tensor& tensor, const void* data) {
   return begin <= data && data < begin + storage.nbytes();
 }
 
-// Whether the iterator works on memory of the call, and not on a copy.
+// Whether the iterator works on memory of the call, not on a copy.
 bool is_of_the_call(const KernelCall& call, const void* data) {
   if (data == nullptr) return true;  // there are no elements
   bool found = false;
@@ -45,8 +45,8 @@ bool is_of_the_call(const KernelCall& call, const void* data) {
   return found;
 }
 
-// Whether a copy in the iterator is of something that stays as it is. The tensor that it was made of may be gone by
-// now, and only its address be left.
+// Whether a copy in the iterator is of values that never change. The original may be freed by now, so that only its
+// address is known.
 bool is_fixed(const KernelCall& call, const at::OperandInfo& operand) {
   const auto& copy = operand.tensor_base();
   const auto* original = operand.original_tensor_base().unsafeGetTensorImpl();
@@ -57,7 +57,7 @@ bool is_fixed(const KernelCall& call, const at::OperandInfo& operand) {
     if (fixed && argument.unsafeGetTensorImpl() == original) of_constant = true;
     if (!fixed && argument.numel() == 1) of_one_that_changes = true;
   });
-  // Of a number among the arguments meta() makes a tensor without dimensions: numbers are part of the graph.
+  // meta() makes a tensor without dimensions from a number. Numbers are constants of the graph.
   bool number = copy.unsafeGetTensorImpl()->is_wrapped_number();
   return of_constant || number || (copy.dim() == 0 && !of_one_that_changes);
 }
@@ -70,7 +70,7 @@ Outputs::Outputs(const KernelCall& call) : results_(call.results) {
     if (call.op->written[i] && call.arguments[i].isTensor()) written.push_back(call.arguments[i].toTensor());
   }
   given_ = !written.empty();
-  // The very tensors: by that, kernels know that they work in place.
+  // The very same tensors: kernels see by that that they work in place.
   if (given_) results_ = std::move(written);
   claimed_.resize(results_.size());
 }
@@ -100,8 +100,8 @@ void Outputs::claim(int64_t index, at::IntArrayRef sizes, at::IntArrayRef stride
 void check_operands(const KernelCall& call, at::ArrayRef<at::OperandInfo> operands) {
   for (const auto& operand : operands) {
     if (operand.is_output && operand.original_tensor_base().defined()) throw Unfit();
-    // An iterator may point to tensors that lived as long as meta(), but to no memory that did: what is not of the call
-    // it owns.
+    // An iterator may point to tensors that died with meta(), but not to their memory: it owns all memory that is not
+    // of the call.
     if (!is_of_the_call(call, operand.data) && !is_fixed(call, operand)) throw Unfit();
   }
 }

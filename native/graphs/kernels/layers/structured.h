@@ -1,6 +1,6 @@
-// What the generated kernels of structured ops are made of. Such an op has two halves in torch: meta() checks the
-// arguments, says which outputs it wants and, for most, makes a TensorIterator; impl() computes. A kernel does the
-// first once, when it is made, and the second at each run.
+// The base of the generated kernels for structured ops. Such an op has two halves in torch: meta() checks the
+// arguments, requests outputs and mostly makes a TensorIterator; impl() computes. A kernel calls meta() once, when it
+// is made, and impl() at each run.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -18,7 +18,7 @@
 
 namespace torchreel::graphs {
 
-// Memory that is fixed does not do for this call: another layer has it.
+// Planned memory does not do for this call: the next layer takes it.
 struct Unfit : std::exception {};
 
 // The results of a call, as meta() asks for them.
@@ -26,9 +26,9 @@ class Outputs {
  public:
   explicit Outputs(const KernelCall& call);
 
-  // Undefined before it is claimed, unless it was given with the call: meta() then does what it does for eager.
+  // Undefined before meta() requests it, unless the call gave it: then meta() does what it does in eager.
   const at::Tensor& get(int64_t index) const;
-  // meta() wants an output like this. Throws Unfit where the result is another.
+  // meta() requests an output like this. Throws Unfit if the planned result differs.
   void claim(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options,
              bool strides_matter);
   // Where impl() writes.
@@ -40,10 +40,10 @@ class Outputs {
   bool given_;  // in place, or with out=
 };
 
-// Throws Unfit where meta() has made a copy, with another dtype perhaps, of something whose values change.
+// Throws Unfit if meta() made a copy (in another dtype, for example) of values that change.
 void check_operands(const KernelCall& call, at::ArrayRef<at::OperandInfo> operands);
 
-// Arguments as members hold them. The call is of the op's own schema: types are as expected.
+// Arguments, as the kernel keeps them. The types are those of the op's schema.
 at::Tensor tensor_in(const KernelCall& call, size_t index);  // undefined for None
 std::vector<at::Tensor> tensors_in(const KernelCall& call, size_t index);
 c10::List<std::optional<at::Tensor>> optional_tensors_in(const KernelCall& call, size_t index);
@@ -62,7 +62,7 @@ std::optional<at::ScalarType> optional_dtype_in(const KernelCall& call, size_t i
 std::string text_in(const KernelCall& call, size_t index);
 std::optional<std::string> optional_text_in(const KernelCall& call, size_t index);
 
-// Members as torch wants them among arguments: references to what the kernel owns.
+// What the kernel keeps, as torch takes arguments: references to what the kernel owns.
 inline at::OptionalTensorRef reference(const at::Tensor& tensor) {
   return tensor.defined() ? at::OptionalTensorRef(tensor) : at::OptionalTensorRef();
 }
@@ -105,7 +105,7 @@ class Structured : public Native, public Kernel {
     }
   }
 
-  // Before impl(): some kernels take the operand that is one number out of their iterator, which eager throws away.
+  // Before impl(): some kernels remove a scalar operand from their iterator, which eager drops after the call.
   void renew() {
     if constexpr (kIterates) {
       if (this->operands_.size() != operands_made_.size()) this->operands_ = operands_made_;
@@ -124,7 +124,7 @@ std::unique_ptr<Kernel> prepare_structured(const KernelCall& call) {
   try {
     return std::unique_ptr<Kernel>(new Op(call));
   } catch (const std::exception&) {
-    return nullptr;  // what eager does not take either is refused again, with its own words, by the layer below
+    return nullptr;  // if eager refuses the call, too, the next layer raises its error
   }
 }
 

@@ -15,7 +15,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-constexpr int64_t kTileBytes = 1 << 15;  // of the widest elements: some of them fit into the cache next to a core
+constexpr int64_t kTileBytes = 1 << 15;  // of the widest elements: a few such tiles fit into the cache of a core
 constexpr size_t kLine = 64;             // bytes
 
 c10::Storage storage_at(char* data, size_t bytes) {
@@ -31,7 +31,7 @@ at::Tensor flat(const c10::Storage& storage, at::ScalarType dtype, int64_t eleme
   return tensor;
 }
 
-// Whether flat memory has the elements of both in the same order.
+// Whether both have their elements in the same order in memory.
 bool in_same_order(const at::Tensor& one, const at::Tensor& other) {
   return one.sizes() == other.sizes() &&
          (one.strides() == other.strides() || (one.is_contiguous() && other.is_contiguous()));
@@ -41,7 +41,7 @@ bool is_iterator(Kernel* kernel) { return dynamic_cast<at::TensorIteratorBase*>(
 
 bool is_of(const Kernel* kernel, std::string_view layer) { return kernel != nullptr && kernel->layer() == layer; }
 
-// Kernels for tiles: loops over plain pointers, those that torch runs over elements, and calls on tensors.
+// Which kernels can run on tiles: loops over pointers, torch's elementwise loops, and calls on tensors.
 std::unique_ptr<Kernel> tile_kernel(const KernelCall& call) {
   auto kernel = prepare_in("handwritten", call);
   if (is_of(kernel.get(), "loop") || is_of(kernel.get(), "copy")) return kernel;
@@ -50,7 +50,7 @@ std::unique_ptr<Kernel> tile_kernel(const KernelCall& call) {
   return prepare_in("out", call);
 }
 
-// The call with other tensors in place of those of all the elements. The same tensor is replaced by the same.
+// The call with other tensors instead of those of all elements. Each tensor has one replacement.
 template <class Replace>
 KernelCall replaced(const KernelCall& call, Replace replace) {
   KernelCall other = call;
@@ -63,7 +63,7 @@ KernelCall replaced(const KernelCall& call, Replace replace) {
   return other;
 }
 
-// Whether its iterator has all that it works on. Of numbers with few bits, torch takes out the one that is for all.
+// Whether its iterator has all operands. For dtypes of few bits, torch removes a scalar operand.
 bool is_movable(const KernelCall& call) {
   bool single = false, few_bits = false;
   for (const auto& value : call.arguments) {
@@ -83,10 +83,10 @@ struct TileOp {
   std::vector<std::unique_ptr<Kernel>> each;   // else a kernel for each tile
 };
 
-// The tensors of one tile, or of one place that is moved from tile to tile.
+// The tensors of one tile, or tensors whose address moves from tile to tile.
 class Tile {
  public:
-  // `begins` are those of the regions here.
+  // `begins` are the addresses of the regions.
   Tile(const Chain& chain, std::vector<char*> begins, int64_t elements) : chain_(chain), elements_(elements) {
     for (size_t i = 0; i < begins.size(); i++) {
       storages_.push_back(storage_at(begins[i], elements * chain.regions[i].item));
@@ -100,8 +100,8 @@ class Tile {
 
  private:
   at::Tensor here(const at::Tensor& tensor) {
-    for (const auto& [place, dtype, made] : made_) {
-      if (place == tensor.const_data_ptr() && dtype == tensor.scalar_type()) return made;
+    for (const auto& [address, dtype, made] : made_) {
+      if (address == tensor.const_data_ptr() && dtype == tensor.scalar_type()) return made;
     }
     auto wanted = region_of(tensor);
     size_t i = 0;
@@ -117,7 +117,7 @@ class Tile {
   std::vector<std::tuple<const void*, at::ScalarType, at::Tensor>> made_;
 };
 
-// What one thread does of a chain.
+// The part of a chain that one thread runs.
 class Lane {
  public:
   // Throws Unfit.
@@ -141,7 +141,7 @@ class Lane {
   }
 
  private:
-  struct Where {
+  struct Address {
     char* begin;
     int64_t step;  // bytes from tile to tile
     size_t item;
@@ -155,19 +155,19 @@ class Lane {
     for (const auto& region : chain.regions) {
       char* first = region.begin + begin * region.item;
       if (!region.scratch) {
-        places_.push_back({first, tile_ * static_cast<int64_t>(region.item), region.item});
+        addresses_.push_back({first, tile_ * static_cast<int64_t>(region.item), region.item});
         continue;
       }
-      // As far from the beginning of a line as the memory that it stands for: vectors see no difference.
+      // With the same alignment to cache lines as the memory that it stands for: vectors see no difference.
       next = (next + kLine - 1) / kLine * kLine + reinterpret_cast<uintptr_t>(first) % kLine;
-      places_.push_back({reinterpret_cast<char*>(next), 0, region.item});
+      addresses_.push_back({reinterpret_cast<char*>(next), 0, region.item});
       next += tile_ * region.item;
     }
   }
 
   std::vector<char*> begins(int64_t tile) const {
     std::vector<char*> all;
-    for (const auto& place : places_) all.push_back(place.begin + tile * place.step);
+    for (const auto& address : addresses_) all.push_back(address.begin + tile * address.step);
     return all;
   }
 
@@ -188,41 +188,41 @@ class Lane {
     return op;
   }
 
-  // Not where its iterator works on copies of something.
+  // Not if its iterator works on copies.
   bool find_operands(TileOp& op) const {
     const auto& iterator = *op.iterator;
     for (int i = 0; i < iterator.ntensors(); i++) {
       auto strides = iterator.strides(i);
       if (std::all_of(strides.begin(), strides.end(), [](int64_t stride) { return stride == 0; })) continue;
-      auto found = std::find_if(places_.begin(), places_.end(), [&](const Where& place) {
-        return place.begin == iterator.data_ptr(i) && place.item == static_cast<size_t>(iterator.element_size(i));
+      auto found = std::find_if(addresses_.begin(), addresses_.end(), [&](const Address& address) {
+        return address.begin == iterator.data_ptr(i) && address.item == static_cast<size_t>(iterator.element_size(i));
       });
-      if (found == places_.end()) return false;
-      op.moved.emplace_back(i, found - places_.begin());
+      if (found == addresses_.end()) return false;
+      op.moved.emplace_back(i, found - addresses_.begin());
     }
     return true;
   }
 
   void run(int64_t tile) {
-    for (size_t i = 0; i < places_.size(); i++) {
-      const auto& place = places_[i];
-      at::DataPtr here(place.begin + tile * place.step, c10::Device(c10::DeviceType::CPU));
-      if (place.step != 0) storages_[i].unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(here));
+    for (size_t i = 0; i < addresses_.size(); i++) {
+      const auto& address = addresses_[i];
+      at::DataPtr here(address.begin + tile * address.step, c10::Device(c10::DeviceType::CPU));
+      if (address.step != 0) storages_[i].unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(here));
     }
     for (auto& op : whole_) {
       for (auto [operand, region] : op.moved) {
-        op.iterator->unsafe_replace_operand(operand, places_[region].begin + tile * places_[region].step);
+        op.iterator->unsafe_replace_operand(operand, addresses_[region].begin + tile * addresses_[region].step);
       }
       (op.each.empty() ? op.kernel : op.each[tile])->run();
     }
   }
 
   int64_t tile_, tiles_;  // elements of a tile, and whole tiles
-  std::vector<Where> places_;
-  std::unique_ptr<char[]> memory_;  // of what is scratch
+  std::vector<Address> addresses_;
+  std::unique_ptr<char[]> memory_;  // of scratch regions
   std::vector<c10::Storage> storages_;
   std::vector<TileOp> whole_;
-  std::vector<std::unique_ptr<Kernel>> last_;  // for the elements that are left over
+  std::vector<std::unique_ptr<Kernel>> last_;  // for the elements after the last whole tile
 };
 
 int64_t threads_now() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
@@ -233,7 +233,7 @@ class TiledKernel final : public Kernel {
     size_t widest = 1;
     for (const auto& region : chain.regions) widest = std::max(widest, region.item);
     int64_t tile = kTileBytes / static_cast<int64_t>(widest);
-    int64_t part = (chain.elements + threads - 1) / threads;  // as torch parts them
+    int64_t part = (chain.elements + threads - 1) / threads;  // as torch splits them
     for (int64_t begin = 0; begin < chain.elements; begin += part) {
       lanes_.push_back(std::make_unique<Lane>(chain, begin, std::min(begin + part, chain.elements), tile));
     }
@@ -258,7 +258,7 @@ class TiledKernel final : public Kernel {
   const char* layer() const override { return "tiles"; }
 
  private:
-  // Torch's threads are behind its iterators alone.
+  // Only torch's iterators use its threads.
   void run_lanes() {
     const char* first = static_cast<const char*>(numbers_.const_data_ptr());
     iterator_.for_each(
