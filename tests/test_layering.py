@@ -10,26 +10,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.private_names import private_uses
+
 SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
 # What each room may import of ours, besides itself, errors and the version.
 ALLOWED = {
     "": {"reel", "analyze", "record", "allocator", "memory", "tape", "graphs", "edge"},
+    "_cpython": set(),
+    "_torch": set(),
     "reel": {"_decode"},
     "ingest": {"reel", "_decode"},
     "analyze": {"reel"},
     "allocator": {"simulator"},
     "simulator": {"reel", "ingest", "_simulator"},
-    "memory": {"reel", "ingest", "record", "_core"},
+    "memory": {"reel", "ingest", "record", "_core", "_torch"},
     "export": {"reel", "analyze", "program"},
     "web": {"reel", "analyze"},
-    "record": {"reel", "_core", "program", "tape"},
-    "profiler": {"reel", "record", "analyze", "export", "_core"},
-    "edge": {"reel", "record", "export", "_core", "_lite"},
+    "record": {"reel", "_core", "program", "tape", "_cpython", "_torch"},
+    "profiler": {"reel", "record", "analyze", "export", "_core", "_torch"},
+    "edge": {"reel", "record", "export", "_core", "_lite", "_torch"},
     "program": set(),
-    "guards": {"_graphs"},
-    "tape": {"program", "guards", "_tape"},
-    "graphs": {"program", "guards", "tape", "_tape", "_graphs", "_core"},
+    "guards": {"_graphs", "_cpython", "_torch"},
+    "tape": {"program", "guards", "_tape", "_cpython", "_torch"},
+    "graphs": {"program", "guards", "tape", "_tape", "_graphs", "_core", "_cpython", "_torch"},
     "__main__": {"cli"},
     "cli": {
         "reel",
@@ -48,7 +52,27 @@ ALLOWED = {
         "_decode",
     },
 }
-MAY_IMPORT_TORCH = {"record", "memory", "profiler", "guards", "tape", "graphs", "edge"}
+MAY_IMPORT_TORCH = {"_torch", "record", "memory", "profiler", "guards", "tape", "graphs", "edge"}
+
+
+# Private torch and private CPython outside of `_torch` and `_cpython`. Another version means to look at these, too.
+PRIVATE_ELSEWHERE = {
+    "cli/doctor.py": {"torch._C", "._nvtx"},  # asks for a part that a build may lack, and says so
+    "cli/import_.py": {"torch.cuda.memory._record_memory_history"},  # a text for the user
+    "cli/script.py": {"concurrent.futures.thread._shutdown", "concurrent.futures.thread._threads_queues"},
+    # Documented: named tuples.
+    "simulator/predict/predict.py": {"._asdict"},
+    "tape/replay/fitting.py": {"._fields"},
+    "tape/structure.py": {"._fields"},
+    # Ours, of another file.
+    "tape/capture/span.py": {"._frame", "._session", "._switch_off"},
+    "tape/replay/check.py": {"._plan"},
+    "tape/transform/outplace.py": {"._parts"},
+    # NumPy's: the generator behind the functions of numpy.random.
+    "tape/guards/surroundings/reached.py": {"._rand"},
+}
+# Objects of ONNX Runtime and of ExecuTorch, whose versions are others.
+OTHER_PACKAGES = ("edge/formats/onnx/", "edge/formats/executorch/")
 
 
 def files() -> list[Path]:
@@ -85,6 +109,56 @@ def test_imports_follow_the_data(path: Path) -> None:
             assert room in MAY_IMPORT_TORCH or doctor, f"{path} imports torch"
         if module.startswith("torchreel."):
             assert module.split(".")[1] in allowed, f"{path} imports {module}"
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_private_torch_and_cpython_have_one_place(path: Path) -> None:
+    name = path.relative_to(SOURCE).as_posix()
+    if room_of(path) in ("_torch", "_cpython"):
+        return
+    found = {text for _, text in private_uses(path)}
+    if name.startswith(OTHER_PACKAGES):
+        found = {text for text in found if not text.startswith(".")}
+    assert found == PRIVATE_ELSEWHERE.get(name, set()), f"{name}: move it to src/torchreel/_torch or _cpython"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("import torch._dynamo", "torch._dynamo"),
+        ("from torch._C import _get_schema", "torch._C._get_schema"),
+        ("from torch.utils import _pytree as pytree", "torch.utils._pytree"),
+        ("import torch\ntorch._C._get_schema()", "torch._C"),
+        ("import torch\nc = torch.autograd\nc.grad_mode._x", "torch.autograd.grad_mode._x"),
+        ("from torch.optim import optimizer\noptimizer._global_hooks", "torch.optim.optimizer._global_hooks"),
+        ("import sys\nsys.modules.get('torch._inductor.config')", "torch._inductor.config"),
+        ("def f(tensor): return tensor._cdata", "._cdata"),
+        ("def f(tensor): return getattr(tensor, '_base')", "._base"),
+        ("import sys\nsys._getframe()", "sys._getframe"),
+        ("import _thread", "_thread"),
+        ("from functools import _lru_cache_wrapper", "functools._lru_cache_wrapper"),
+        ("def f(code): return code.co_code", ".co_code"),
+    ],
+)
+def test_private_names_are_found(line: str, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.py"
+    path.write_text(line)
+    assert found in {text for _, text in private_uses(path)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch\ntorch.ops.aten._softmax(x)",
+        "import os\nos._exit(1)",
+        "class A:\n    def __init__(self): self._own = 1\n    def same(self, other): return self._own == other._own",
+        "'torch._C is private'",
+    ],
+)
+def test_public_names_are_not_found(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.py"
+    path.write_text(line)
+    assert list(private_uses(path)) == []
 
 
 def test_public_names() -> None:

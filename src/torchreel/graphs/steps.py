@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
 import torch
 
 from torchreel import _graphs
-
-_TREES = "torch._inductor.cudagraph_trees"
+from torchreel._torch.compiler import are_graph_trees_loaded
 
 
 def mark_step_begin() -> None:
@@ -32,7 +30,7 @@ def follow_torchs_steps() -> None:
 def _marking(marks: Any) -> Any:
     @functools.wraps(marks)
     def mark() -> None:
-        if _TREES in sys.modules:  # else there are no trees of CUDA's, and to import them takes seconds
+        if are_graph_trees_loaded():  # else there are no trees of CUDA's, and to import them takes seconds
             marks()
         _graphs.mark_step_begin()
 

@@ -13,6 +13,7 @@ import torch
 
 from torchreel import _graphs
 from torchreel._graphs import NULL, TensorState, type_lookup
+from torchreel._torch.autograd import FunctionBase
 from torchreel.guards import numpy_functions, tensors
 from torchreel.guards.eager import EagerError, WriteError
 from torchreel.guards.opaque import OPAQUE
@@ -141,7 +142,7 @@ def _lead_to(call: FollowedCall, value: Any, name: str, found: Any) -> None:
 
 def _told_of_context(call: FollowedCall, name: str, value: Any) -> Callable[[Any], object] | None:
     """What the context of an autograd.Function saved for its backward."""
-    return call.adopt if name == "saved_tensors" and isinstance(value, torch._C._FunctionBase) else None
+    return call.adopt if name == "saved_tensors" and isinstance(value, FunctionBase) else None
 
 
 def _made_list(call: FollowedCall) -> Callable[[Any], object]:
@@ -213,7 +214,7 @@ def _read_of_c(call: FollowedCall, value: Any, name: str, found: Any) -> Callabl
         return None
     if kind in _CONSTANT or kind in OPAQUE or (kind is types.ModuleType and name == "__name__"):
         return None
-    if isinstance(value, torch._C._FunctionBase) or issubclass(kind, BaseException):
+    if isinstance(value, FunctionBase) or issubclass(kind, BaseException):
         raise EagerError(f"reads {name} of a {kind.__name__} that was made before the call")
     raise EagerError(f"reads {kind.__module__}.{kind.__name__}.{name}, which C code gives")
 

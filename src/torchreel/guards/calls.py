@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchreel import _graphs
 from torchreel._graphs import NULL, type_lookup
+from torchreel._torch.c_functions import CONTEXT_MANAGERS
 from torchreel.guards import python_functions, torch_functions
 from torchreel.guards.eager import EagerError
 from torchreel.guards.opcodes import Told, iterate
@@ -19,7 +21,6 @@ from torchreel.guards.types_known import BASES, PLAIN, is_python_class
 if TYPE_CHECKING:
     from torchreel.guards.followed_call import FollowedCall
 
-_GENERATOR = 0x20
 _READS_WHEN_MADE = (tuple, frozenset, int, float, complex, str, bytes)  # by __new__, whatever __init__ does
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
@@ -28,7 +29,7 @@ def invoke(call: FollowedCall, function: Any, values: list[Any], keywords: dict[
     """A call is about to happen. Gives what to tell its result to, or nothing."""
     kind = type(function)
     if kind is types.FunctionType:
-        return call.make if function.__code__.co_flags & _GENERATOR else None
+        return call.make if function.__code__.co_flags & CO_GENERATOR else None
     if kind is types.MethodType:
         return invoke(call, function.__func__, [function.__self__, *values], keywords)
     if isinstance(function, type):
@@ -159,4 +160,4 @@ def _construct(call: FollowedCall, kind: type, values: list[Any], keywords: dict
 def _is_torch_class(kind: type) -> bool:
     """A Python class above one of torch's C classes that hold nothing of others."""
     bases = type.__dict__["__mro__"].__get__(kind)
-    return all(is_python_class(base) or base in BASES or base in torch_functions.MODES_OF_C for base in bases)
+    return all(is_python_class(base) or base in BASES or base in CONTEXT_MANAGERS for base in bases)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchreel._torch.distributed import c10d
 from torchreel.guards import tensors
 from torchreel.guards.opcodes import Told
 
@@ -35,7 +36,7 @@ def _of_group(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -
             call.guard_whole(value)
 
     def end(result: Any) -> None:
-        if isinstance(result, torch._C._distributed_c10d.Work):
+        if isinstance(result, c10d().Work):
             call.native.make(result)
         mark([])
 
@@ -65,28 +66,28 @@ def know(functions: dict[int, Any], classes: dict[Any, Any], opaque: set[type], 
     """Add what is known to the tables of torch's functions."""
     if not torch.distributed.is_available():
         return
-    c10d = torch._C._distributed_c10d
+    native = c10d()
     for name in _MAKERS:
-        if hasattr(c10d, name):
-            classes[getattr(c10d, name)] = _make
-    for name, function in _functions_of(c10d.ProcessGroup):
+        if hasattr(native, name):
+            classes[getattr(native, name)] = _make
+    for name, function in _functions_of(native.ProcessGroup):
         if name in _NOT_KNOWN or name.startswith(("_set_", "_register_")):
             continue
         functions[id(function)] = _of_group
         kept.append(function)
     for name in ("_broadcast_coalesced", "_compute_bucket_assignment_by_size", "_verify_params_across_processes"):
-        if hasattr(torch.distributed, name) or hasattr(c10d, name):
-            function = getattr(c10d, name, None) or getattr(torch.distributed, name)
+        if hasattr(torch.distributed, name) or hasattr(native, name):
+            function = getattr(native, name, None) or getattr(torch.distributed, name)
             functions[id(function)] = _of_group
             kept.append(function)
     # A wait is a part of its collective. The reducer and the logger of DistributedDataParallel keep statistics, and
     # order the buckets of gradients, whose collectives the tape sees.
-    for kind in (c10d.Work, c10d.Reducer, c10d.Logger, c10d.ReduceOp):
+    for kind in (native.Work, native.Reducer, native.Logger, native.ReduceOp):
         for name, function in _functions_of(kind):
             if name in _NOT_KNOWN:
                 continue
             functions[id(function)] = _nothing
             kept.append(function)
-    opaque.update({c10d.ProcessGroup, c10d.ReduceOp, c10d.Work, c10d.Reducer, c10d.Logger})
-    if hasattr(c10d.ReduceOp, "RedOpType"):
-        opaque.add(c10d.ReduceOp.RedOpType)
+    opaque.update({native.ProcessGroup, native.ReduceOp, native.Work, native.Reducer, native.Logger})
+    if hasattr(native.ReduceOp, "RedOpType"):
+        opaque.add(native.ReduceOp.RedOpType)

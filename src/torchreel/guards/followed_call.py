@@ -14,7 +14,7 @@ import gc
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,11 @@ import numpy
 import torch
 
 from torchreel import _graphs
+from torchreel._cpython.opcodes import has_handlers
 from torchreel._graphs import NULL, TensorState, gradient_of, type_lookup
+from torchreel._torch.autograd import FunctionBase
+from torchreel._torch.compiler import bookkeeping_of_dynamo
+from torchreel._torch.tensors import storage_address, version_of
 from torchreel.guards import numpy_functions, opcodes, results, tensors
 from torchreel.guards.checks import Checks
 from torchreel.guards.eager import EagerError, WriteError
@@ -95,7 +99,7 @@ class FollowedCall:
         self.checks.met = self._meet
         self._codes = codes  # functions whose code is exchanged while a tape is made, and their own code
         self.native = _graphs.Follower(self, list(opcodes.RULES), PLAIN, _OWN_FILES)
-        for code in (*_bookkeeping(), *(function.__code__ for function, _ in stand_ins)):
+        for code in (*bookkeeping_of_dynamo(), *(function.__code__ for function, _ in stand_ins)):
             self.native.pass_over(code)
         self.checks.stand_ins = {id(function): original for function, original in stand_ins}
         self._collects = False  # garbage, when the call has ended
@@ -202,7 +206,7 @@ class FollowedCall:
 
     def _note_version(self, tensor: torch.Tensor) -> None:
         if not tensor.is_inference():
-            self._versions.setdefault(id(tensor), (tensor, tensor._version))
+            self._versions.setdefault(id(tensor), (tensor, version_of(tensor)))
 
     def own_tensors(self) -> list[torch.Tensor]:
         """Tensors that were there before the call, and are no arguments."""
@@ -210,7 +214,7 @@ class FollowedCall:
 
     def bumps(self) -> dict[int, int]:
         """How often the version of each tensor of others was counted up, by the id of the tensor."""
-        return {number: tensor._version - version for number, (tensor, version) in self._versions.items()}
+        return {number: version_of(tensor) - version for number, (tensor, version) in self._versions.items()}
 
     # Questions to Python's objects
 
@@ -455,7 +459,7 @@ class FollowedCall:
             if isinstance(one, torch.Tensor):
                 if id(one) not in self.states:
                     self.native.make(one)
-            elif isinstance(one, torch._C._FunctionBase):
+            elif isinstance(one, FunctionBase):
                 self.native.make(one)
 
     def _refuse(self, error: EagerError, frame: Any) -> None:
@@ -557,7 +561,7 @@ class FollowedCall:
         if _graphs.Modes.now() != self._modes:
             return "leaves a mode of torch changed"
         for generator in self.native.generators:
-            if generator.gi_frame is not None and generator.gi_code.co_exceptiontable:
+            if generator.gi_frame is not None and has_handlers(generator.gi_code):
                 return f"leaves the generator {generator.__qualname__} before its end"
         return ""
 
@@ -621,13 +625,6 @@ class FollowedCall:
         ]
 
 
-def _bookkeeping() -> Iterator[types.CodeType]:
-    """Functions of torch whose effects no result depends on: Dynamo notes which modules it has seen made."""
-    tracking: Any = sys.modules.get("torch._dynamo.mutation_guard")
-    if tracking is not None:
-        yield tracking.GenerationTracker.tag.__func__.__code__
-
-
 def _asks_for_a_buffer(frame: Any) -> bool:
     """Whether register_buffer() asks if there is one of that name, and not which."""
     if frame is None or frame.f_code is not torch.nn.Module.__getattr__.__code__ or frame.f_back is None:
@@ -638,7 +635,7 @@ def _asks_for_a_buffer(frame: Any) -> bool:
 def _lies(tensor: torch.Tensor) -> tuple[Any, ...]:
     if tensor.layout is not torch.strided:
         return (id(tensor),)
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    return storage_address(tensor.untyped_storage()), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def _has_length_of_base(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from torchreel._torch.c_functions import TensorBase
 from torchreel.guards.eager import EagerError
 from torchreel.guards.opcodes import Told
 from torchreel.guards.types_known import is_plain_to_the_bottom
@@ -123,5 +124,5 @@ def know(functions: dict[int, Any], methods: dict[int, Any], kept: list[Any]) ->
             if isinstance(one, (types.MethodDescriptorType, types.WrapperDescriptorType)) and name not in _NOT_KNOWN:
                 methods[id(one)] = write if name in _WRITERS else compute
                 kept.append(one)
-    methods[id(vars(torch._C.TensorBase)["numpy"])] = to_array
+    methods[id(vars(TensorBase)["numpy"])] = to_array
     functions[id(torch.from_numpy)] = from_array

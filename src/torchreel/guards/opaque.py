@@ -4,11 +4,11 @@ import types
 
 import torch
 
+from torchreel._torch.c_functions import OPAQUE_TYPES
+
 OPAQUE: set[type] = {
     types.ModuleType,
     torch.Generator,
     torch.Tag,
-    torch._C.DispatchKeySet,
-    torch._C.FunctionSchema,
-    torch._C.Argument,
+    *OPAQUE_TYPES,
 }

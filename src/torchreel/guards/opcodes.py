@@ -1,6 +1,6 @@
 """What each opcode of CPython 3.11 reads and writes. `peek(frame, 1)` is the top of the stack.
 
-A rule gives what to tell the result to, or nothing. Opcodes without a rule only move what is on the stack.
+A rule gives what to tell the result to, or nothing. `_cpython/opcodes.py` lists those that need no rule.
 """
 
 from __future__ import annotations
@@ -8,17 +8,19 @@ from __future__ import annotations
 import abc
 import collections
 import copy
-import dis
 import functools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import CO_GENERATOR
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
+from torchreel._cpython import opcodes
 from torchreel._graphs import NULL, local, peek, type_lookup
+from torchreel._torch.c_functions import CONTEXT_MANAGERS
 from torchreel.guards import attributes, tensors
 from torchreel.guards.eager import EagerError, WriteError
 from torchreel.guards.types_known import (
@@ -43,14 +45,11 @@ ALWAYS_TRUE: frozenset[type] = frozenset(
 )  # fmt: skip
 _CONTAINERS = (list, dict, set)
 _COMPARED_BY_VALUE = (int, float, complex, str, bytes, tuple, frozenset, range, slice, torch.Size, torch.device)
-_IN_PLACE = 13  # the first operator of BINARY_OP that changes its left operand: +=
-_REMAINDER = (6, 19)  # % and %=, which format strings
-_GENERATOR = 0x20
 _BITS = 2000  # of an int that is always written as text; of more, sys.set_int_max_str_digits() decides
 
 
 def _load_global(call: FollowedCall, frame: Any, argument: int) -> Told:
-    _read_name(call, frame, frame.f_code.co_names[argument >> 1])
+    _read_name(call, frame, opcodes.global_name(frame.f_code, argument))
     return None
 
 
@@ -77,10 +76,9 @@ def _read_name(call: FollowedCall, frame: Any, name: str) -> None:
 def _load_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
     cell = local(frame, argument)
     if not call.is_fresh(cell):
-        code = frame.f_code
         if call.writes is not None and call.writes.has_set(cell):
             return None
-        call.checks.cell(cell, code._varname_from_oparg(argument))
+        call.checks.cell(cell, opcodes.cell_name(frame.f_code, argument))
         if cell_value(cell) is not NULL and call.is_given(cell_value(cell)):
             call.note_also(cell_value(cell))
     return None
@@ -98,7 +96,7 @@ def _store_deref(call: FollowedCall, frame: Any, argument: int) -> Told:
     if call.is_fresh(cell):
         return None
     if call.writes is None:
-        raise WriteError(f"sets {frame.f_code._varname_from_oparg(argument)}, a variable of the function around it")
+        raise WriteError(f"sets {opcodes.cell_name(frame.f_code, argument)}, a variable of the function around it")
     if not call.writes.has_set(cell) and cell_value(cell) is peek(frame, 1):  # perhaps changed in place
         return _load_deref(call, frame, argument)
     call.writes.set_variable(cell)
@@ -244,11 +242,11 @@ def store_item(call: FollowedCall, holder: Any, index: Any, value: Any) -> None:
 
 def _binary_op(call: FollowedCall, frame: Any, argument: int) -> Told:
     left, right = peek(frame, 2), peek(frame, 1)
-    if argument >= _IN_PLACE and isinstance(left, (list, dict, set, bytearray)) and not call.is_fresh(left):
+    if argument >= opcodes.IN_PLACE and isinstance(left, (list, dict, set, bytearray)) and not call.is_fresh(left):
         raise WriteError(f"changes a {type(left).__name__} in place")
-    if argument >= _IN_PLACE and isinstance(left, numpy.ndarray):
+    if argument >= opcodes.IN_PLACE and isinstance(left, numpy.ndarray):
         _check_array_write(call, left)
-    if argument in _REMAINDER and isinstance(left, (str, bytes)):
+    if argument in opcodes.REMAINDER and isinstance(left, (str, bytes)):
         read_text(call, right)
     return operate(call, left, right)
 
@@ -370,7 +368,7 @@ def iterate(call: FollowedCall, value: Any) -> Told:
     call.guard_whole(value)
     maker = type_lookup(type(value), "__iter__")
     if isinstance(maker, types.FunctionType):
-        if maker.__code__.co_flags & _GENERATOR:
+        if maker.__code__.co_flags & CO_GENERATOR:
             return call.make
         call.readers.setdefault(maker.__code__, _is_own_iterator)
         return None
@@ -437,13 +435,6 @@ _TESTED = frozenset(
     ("__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__instancecheck__",
      "__subclasscheck__", "__subclasshook__")
 )  # fmt: skip
-_CONTAINS_OP, _GET_ITER = dis.opmap["CONTAINS_OP"], dis.opmap["GET_ITER"]
-
-
-def _opcode_of_caller(frame: Any) -> int:
-    """The opcode that the calling frame is at, whose C code may have called this one."""
-    back = frame.f_back
-    return -1 if back is None or back.f_lasti < 0 else int(back.f_code.co_code[back.f_lasti])
 
 
 def _return_value(call: FollowedCall, frame: Any, argument: int) -> Told:
@@ -451,12 +442,13 @@ def _return_value(call: FollowedCall, frame: Any, argument: int) -> Told:
     value = peek(frame, 1)
     if type(value) in ATOMS:
         return None
-    name, opcode = frame.f_code.co_name, _opcode_of_caller(frame)
-    if name in _TESTED or opcode == _CONTAINS_OP:
+    # C code that the caller's opcode runs may have called this one.
+    name, opcode = frame.f_code.co_name, opcodes.opcode_at(frame.f_back)
+    if name in _TESTED or opcode == opcodes.CONTAINS_OP:
         call.guard_true(value)
     elif name == "keys":
         iterate(call, value)
-    elif name == "__iter__" or opcode == _GET_ITER:
+    elif name == "__iter__" or opcode == opcodes.GET_ITER:
         _is_own_iterator(call, value)
     return _yield_value(call, frame, argument)
 
@@ -468,7 +460,7 @@ def _yield_value(call: FollowedCall, frame: Any, argument: int) -> Told:
     reader = call.readers.get(frame.f_code)
     if reader is not None:
         reader(call, value)
-    if back is not None and back.f_lasti - call.looking.get(id(back), -9) in (0, 2):  # or after EXTENDED_ARG
+    if back is not None and opcodes.is_still_at(back, call.looking.get(id(back), -9)):
         look_at_item(call, value)
     return None
 
@@ -528,10 +520,8 @@ def read_text(call: FollowedCall, value: Any) -> None:
 
 
 def _before_with(call: FollowedCall, frame: Any, argument: int) -> Told:
-    from torchreel.guards.torch_functions import MODES_OF_C
-
     value = peek(frame, 1)
-    if not is_python_class(type(value)) and type(value) not in MODES_OF_C:
+    if not is_python_class(type(value)) and type(value) not in CONTEXT_MANAGERS:
         raise EagerError(f"enters a {type(value).__module__}.{type(value).__name__}")
     call.guard_class(value)
     return None
@@ -596,7 +586,7 @@ def _invoke(call: FollowedCall, function: Any, values: list[Any], keywords: dict
     return invoke(call, function, values, keywords)
 
 
-_BY_NAME: dict[str, Rule | None] = {
+BY_NAME: dict[str, Rule] = {
     "LOAD_GLOBAL": _load_global,
     "LOAD_NAME": _load_name,
     "LOAD_ATTR": _load_attr,
@@ -645,21 +635,16 @@ _BY_NAME: dict[str, Rule | None] = {
     "IMPORT_FROM": _import_from,
     "BEFORE_WITH": _before_with,
     "FORMAT_VALUE": _format_value,
-    **dict.fromkeys(
-        ("IMPORT_STAR", "BEFORE_ASYNC_WITH", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE", "MATCH_MAPPING",
-         "MATCH_SEQUENCE", "MATCH_KEYS", "MATCH_CLASS", "PRINT_EXPR", "LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS",
-         "PREP_RERAISE_STAR", "CHECK_EG_MATCH", "ASYNC_GEN_WRAP"),
-        None,
-    ),
 }  # fmt: skip
 
 
-def _rules() -> dict[int, Rule]:
+def rules_of(numbers: Mapping[str, int]) -> dict[int, Rule]:
+    """The rules by number of opcode. One that is in no list is not known: a call that uses it runs eagerly."""
     return {
-        dis.opmap[name]: rule or _refuse(f"uses {name}, which is not followed")
-        for name, rule in _BY_NAME.items()
-        if name in dis.opmap
+        number: BY_NAME.get(name) or _refuse(f"uses {name}, which is not followed")
+        for name, number in numbers.items()
+        if name not in opcodes.WITHOUT_RULE
     }
 
 
-RULES = _rules()
+RULES = rules_of(opcodes.OPCODES)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from torchreel._cpython.interpreter import CachedFunction
 from torchreel._graphs import NULL, instance_dict, type_lookup
 from torchreel.guards import attributes, opcodes, tensors, warnings_seen
 from torchreel.guards.eager import EagerError, WriteError
@@ -980,9 +981,9 @@ def _is_of_typing(function: Any) -> bool:
 
 
 def rule_of_object(function: Any) -> Rule | None:
-    if type(function) is functools._lru_cache_wrapper and _is_of_typing(function):
+    if type(function) is CachedFunction and _is_of_typing(function):
         return _nothing
-    return _cached(function) if type(function) is functools._lru_cache_wrapper else None
+    return _cached(function) if type(function) is CachedFunction else None
 
 
 del _kind, _what

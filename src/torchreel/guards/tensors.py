@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchreel._graphs import NULL, TensorState, instance_dict
+from torchreel._torch.autograd import PRESERVES_VERSION
+from torchreel._torch.tensors import is_view
 from torchreel.guards.eager import EagerError
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def ask(call: FollowedCall, tensor: torch.Tensor, mask: int) -> None:
 def question(call: FollowedCall, tensor: torch.Tensor, name: str, mask: int) -> None:
     if call.writes is not None and (call.is_given(tensor) or (name == "grad" and _is_cleared(call, tensor))):
         return  # a tape compares its inputs itself
-    if name in _NOT_IN_KEY and (call.is_given(tensor) or (call.is_fresh(tensor) and tensor._is_view())):
+    if name in _NOT_IN_KEY and (call.is_given(tensor) or (call.is_fresh(tensor) and is_view(tensor))):
         raise EagerError(f"reads {name} of an argument")
     if name in _OF_HISTORY and call.has_history(tensor):
         raise EagerError(f"reads {name} of an argument that has a history")
@@ -196,8 +198,10 @@ def read(call: FollowedCall, tensor: torch.Tensor, name: str, found: Any) -> boo
 
 
 _CLEARING = {torch.nn.Module.zero_grad.__code__, torch.optim.Optimizer.zero_grad.__wrapped__.__code__}
-_PRESERVES = torch.autograd.grad_mode._unsafe_preserve_version_counter.__init__.__code__
-_PRESERVES_VERSION = {_PRESERVES, *(one for one in _PRESERVES.co_consts if isinstance(one, types.CodeType))}
+_PRESERVES_VERSION = {
+    PRESERVES_VERSION,
+    *(one for one in PRESERVES_VERSION.co_consts if isinstance(one, types.CodeType)),
+}
 _METHODS = (
     types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType, types.FunctionType, property,
 )  # fmt: skip

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._library import custom_ops
 
 from torchreel._graphs import TensorState
+from torchreel._torch import c_functions, compiler, dispatch
+from torchreel._torch.c_functions import CUSTOM_OPS
+from torchreel._torch.tensors import is_view
 from torchreel.guards import distributed_functions, numpy_functions, tensors
 from torchreel.guards.eager import EagerError, WriteError
 from torchreel.guards.opaque import OPAQUE
@@ -27,7 +28,6 @@ FUNCTIONS: dict[int, Rule] = {}
 METHODS: dict[int, Rule] = {}
 CLASSES: dict[Any, Rule] = {}
 _kept: list[Any] = []
-_C = torch._C
 
 
 def _know(table: dict[int, Rule], rule: Rule, *objects: Any) -> None:
@@ -104,7 +104,7 @@ def _asked_again(name: str, function: Any) -> Rule:
 
 def _as_strided(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     """Counts from the beginning of the storage, and where an argument lies in its storage is not in the key."""
-    if call.is_given(values[0]) or (call.is_fresh(values[0]) and values[0]._is_view()):
+    if call.is_given(values[0]) or (call.is_fresh(values[0]) and is_view(values[0])):
         raise EagerError("calls as_strided() of an argument")
     return _op(call, values, keywords)
 
@@ -143,9 +143,9 @@ def _question(name: str) -> Rule:
 
 
 _OF_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-_know_ops(_C.TensorBase, list(vars(_C.TensorBase)), METHODS)
-_know_ops(_C._VariableFunctions, dir(_C._VariableFunctions), FUNCTIONS)
-for _module in (_C._nn, _C._linalg, _C._fft, _C._special, _C._sparse, _C._nested):
+_know_ops(c_functions.TensorBase, list(vars(c_functions.TensorBase)), METHODS)
+_know_ops(c_functions.VARIABLE_FUNCTIONS, dir(c_functions.VARIABLE_FUNCTIONS), FUNCTIONS)
+for _module in c_functions.OP_MODULES:
     for _name in dir(_module):
         _function = getattr(_module, _name)
         if type(_function) is types.BuiltinFunctionType and not _name.startswith("__") and _name != "_parse_to":
@@ -167,9 +167,9 @@ for _name in ("is_floating_point", "is_complex", "numel", "is_conj", "is_neg", "
               "is_inference", "is_distributed", "result_type", "promote_types", "can_cast",
               "_debug_has_internal_overlap"):  # fmt: skip
     if hasattr(torch, _name):
-        _know(FUNCTIONS, _tensor_question(_name), getattr(_C._VariableFunctions, _name))
+        _know(FUNCTIONS, _tensor_question(_name), getattr(c_functions.VARIABLE_FUNCTIONS, _name))
 
-_know(FUNCTIONS, _tensor_question("dtype"), _C._nn._parse_to)
+_know(FUNCTIONS, _tensor_question("dtype"), c_functions.parse_to)
 
 # Modes: in the key of a call, and as they were when the call ends.
 _OF_MODES = [
@@ -203,12 +203,11 @@ def _mode(name: str, function: Any) -> Rule:
 
 
 for _name in _OF_MODES + _ASKED:
-    for _holder in (_C, _C._VariableFunctions, torch):
+    for _holder in c_functions.MODE_HOLDERS:
         _function = getattr(_holder, _name, None)
         if type(_function) is types.BuiltinFunctionType:
             _rule = _asked_again if _name in _ASKED else _mode if _name.startswith(_ASKS) else None
             _know(FUNCTIONS, _nothing if _rule is None else _rule(_name, _function), _function)
-_know(FUNCTIONS, _nothing, _C._functorch.unwrap_if_dead)
 
 
 def _set_autocast_dtype(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
@@ -228,13 +227,13 @@ def _increment_version(call: FollowedCall, values: list[Any], keywords: dict[str
     if call.frame is None or call.frame.f_code is not torch.autograd.graph.increment_version.__code__:
         raise EagerError("calls torch._C._increment_version()")
     caller = call.frame.f_back
-    if caller is None or caller.f_globals is not vars(custom_ops):
+    if caller is None or caller.f_globals is not c_functions.CUSTOM_OPS_GLOBALS:
         raise EagerError("calls torch.autograd.graph.increment_version()")
     call.guard_whole(values[0])
     return None
 
 
-_know(FUNCTIONS, _increment_version, _C._increment_version)
+_know(FUNCTIONS, _increment_version, c_functions.increment_version)
 
 
 def _any_requires_grad(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
@@ -243,10 +242,8 @@ def _any_requires_grad(call: FollowedCall, values: list[Any], keywords: dict[str
     return None
 
 
-_know(FUNCTIONS, _any_requires_grad, _C._any_requires_grad)
-if hasattr(_C, "_any_output_is_alias_to_input_or_output"):
-    _know(FUNCTIONS, _nothing, _C._any_output_is_alias_to_input_or_output)
-_know(FUNCTIONS, _nothing, _C._dynamo.eval_frame.set_eval_frame, _C._functorch.maybe_current_level)
+_know(FUNCTIONS, _any_requires_grad, c_functions.any_requires_grad)
+_know(FUNCTIONS, _nothing, *c_functions.WITHOUT_EFFECT)
 
 
 def _of_torch_alone(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
@@ -256,27 +253,14 @@ def _of_torch_alone(call: FollowedCall, values: list[Any], keywords: dict[str, A
     return None
 
 
-_know(FUNCTIONS, _of_torch_alone, _C._autograd._unsafe_set_version_counter, _C._stash_obj_in_tls,
-      _C._remove_obj_from_tls, contextvars.copy_context)  # fmt: skip
-for _name in dir(_C._functorch):  # transforms: levels are entered and left, and tensors wrapped and unwrapped
-    _function = getattr(_C._functorch, _name)
+_know(FUNCTIONS, _of_torch_alone, *c_functions.UNDONE_BY_TORCH, contextvars.copy_context)
+for _name in dir(c_functions.FUNCTORCH):  # transforms: levels are entered and left, and tensors wrapped and unwrapped
+    _function = getattr(c_functions.FUNCTORCH, _name)
     if type(_function) is types.BuiltinFunctionType and id(_function) not in FUNCTIONS:
         _know(FUNCTIONS, _op, _function)
-for _name in ("_enter_dual_level", "_exit_dual_level", "_is_fwd_grad_enabled", "_set_fwd_grad_enabled"):
-    _know(FUNCTIONS, _nothing, getattr(_C, _name))
-for _name in dir(_C._autograd):
-    if _name.startswith("_saved_tensors_hooks_") and "push" not in _name and "pop" not in _name:
-        _know(FUNCTIONS, _nothing, getattr(_C._autograd, _name))
-_know(FUNCTIONS, _make, torch.ops.profiler._record_function_enter_new._op)
+_know(FUNCTIONS, _make, c_functions.enter_record_function)
 # Guards of C++ that are entered and left.
-MODES_OF_C: frozenset[Any] = frozenset(
-    getattr(_C, name)
-    for name in ("DisableTorchFunctionSubclass", "DisableTorchFunction", "_DisableFuncTorch", "_InferenceMode",
-                 "_AutoDispatchBelowAutograd", "_DisableAutocast", "_RestorePythonTLSSnapshot",
-                 "_DisableTorchDispatch")
-    if hasattr(_C, name)
-)  # fmt: skip
-for _kind in MODES_OF_C:
+for _kind in c_functions.CONTEXT_MANAGERS:
     CLASSES[_kind] = _make
     for _function in vars(_kind).values():
         if not isinstance(_function, str) and callable(_function):
@@ -307,7 +291,7 @@ def _group(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> T
     return make_all
 
 
-_know(FUNCTIONS, _group, _C._group_tensors_by_device_and_dtype)
+_know(FUNCTIONS, _group, c_functions.group_tensors)
 
 
 # Autograd
@@ -352,7 +336,7 @@ def _run_backward(call: FollowedCall, values: list[Any], keywords: dict[str, Any
     return end
 
 
-_know(METHODS, _run_backward, vars(type(torch.autograd.Variable._execution_engine))["run_backward"])
+_know(METHODS, _run_backward, c_functions.run_backward)
 
 
 def _apply(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
@@ -370,7 +354,7 @@ def _apply(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> T
     return end
 
 
-_know(METHODS, _apply, *(vars(_C._FunctionBase)[name] for name in ("apply",) if name in vars(_C._FunctionBase)))
+_know(METHODS, _apply, c_functions.CONTEXT_METHODS["apply"])
 
 
 def _of_context(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
@@ -379,7 +363,7 @@ def _of_context(call: FollowedCall, values: list[Any], keywords: dict[str, Any])
     return None
 
 
-_know(METHODS, _of_context, *(one for one in vars(_C._FunctionBase).values()
+_know(METHODS, _of_context, *(one for one in c_functions.CONTEXT_METHODS.values()
                               if isinstance(one, types.MethodDescriptorType)
                               and one.__name__ not in ("apply", "_sequence_nr", "_set_sequence_nr")))  # fmt: skip
 
@@ -391,21 +375,19 @@ _OF_OPERATORS = frozenset(("aten", "prims", "quantized", "_c10d_functional", "_c
 
 def _is_known_operator(operator: Any) -> bool:
     """One of torch's own, or one whose kernel is a function of Python, which is followed."""
-    return operator.namespace in _OF_OPERATORS or operator._schema.name in custom_ops.OPDEFS
+    return operator.namespace in _OF_OPERATORS or dispatch.schema_of(operator).name in CUSTOM_OPS
 
 
 def _redispatch(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     """OpOverload.redispatch(): the op goes on below autograd."""
     operator = call.frame.f_locals.get("self")
-    if type(operator) is not torch._ops.OpOverload or not _is_known_operator(operator):
+    if type(operator) is not dispatch.OpOverload or not _is_known_operator(operator):
         raise EagerError("redispatches an operator that is not known")
     return tensors.run_op(call, values[2:], keywords)
 
 
-_know(FUNCTIONS, _nothing, *(
-    one.__func__ for one in vars(_C.FunctionSchema).values() if hasattr(one, "__func__")
-))  # fmt: skip
-_know(FUNCTIONS, _redispatch, vars(_C._DispatchOperatorHandle)["redispatch_boxed"].__func__)
+_know(FUNCTIONS, _nothing, *c_functions.schema_functions)
+_know(FUNCTIONS, _redispatch, c_functions.redispatch)
 
 
 def rule_of(function: Any) -> Rule | None:
@@ -413,25 +395,23 @@ def rule_of(function: Any) -> Rule | None:
     found = FUNCTIONS.get(id(function))
     if found is not None:
         return found
-    compiler = sys.modules.get("torch._C._dynamo.autograd_compiler")  # which Dynamo brings along
-    if compiler is not None and function is compiler.set_autograd_compiler:
+    if function is compiler.autograd_compiler_switch():
         return _nothing  # switched off and on again around a backward
     owner = function.__self__
     if owner is not None and type(owner).__name__.startswith("pybind11_detail_function_record"):
-        if function.__module__ == "torch._ops.profiler":
+        if function.__module__ == f"{c_functions.OPS_MODULE}profiler":
             return _make  # a range of the profiler
-        if (function.__module__ or "").startswith("torch._ops."):
+        if (function.__module__ or "").startswith(c_functions.OPS_MODULE):
             return _operator(function)
     return None
 
 
-_DISPATCHED = frozenset(name.split(".")[0] for name in _C._dispatch_get_all_op_names())
+_DISPATCHED = frozenset(name.split(".")[0] for name in dispatch.all_op_names())
 
 
 def _kernels(name: str) -> set[types.CodeType]:
     """The code of the kernels of an op of one's own."""
-    found = custom_ops.OPDEFS[name]
-    kernels = (inspect.unwrap(one) for one in (found._init_fn, *found._backend_fns.values()))
+    kernels = (inspect.unwrap(one) for one in c_functions.kernels_of(CUSTOM_OPS[name]))
     return {one.__code__ for one in kernels if isinstance(one, types.FunctionType)}
 
 
@@ -440,11 +420,12 @@ def _operator(function: Any) -> Rule:
 
     def rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
         owner: Any = call.frame.f_locals.get("self") if call.frame is not None else None
-        name = getattr(owner, "_qualified_op_name" if type(owner) is torch._ops.OpOverloadPacket else "_name", "")
-        if type(owner) not in (torch._ops.OpOverloadPacket, torch._ops.OpOverload) or owner._op is not function:
+        name = dispatch.op_name(owner)
+        is_op = type(owner) in (dispatch.OpOverloadPacket, dispatch.OpOverload)
+        if not is_op or dispatch.function_of(owner) is not function:
             raise EagerError("calls an operator that is not known")
         space, name = name.split(".")[0].split("::")
-        own = f"{space}::{name}" in custom_ops.OPDEFS  # whose kernel is a function of Python, which is followed
+        own = f"{space}::{name}" in CUSTOM_OPS  # whose kernel is a function of Python, which is followed
         known = space in _OF_OPERATORS and name not in _NOT_KNOWN and f"{space}::{name}" in _DISPATCHED
         if not own and not known:
             raise EagerError(f"calls torch.ops.{space}.{name}, which is not known")
@@ -478,7 +459,7 @@ def _requires_grad(call: FollowedCall, values: list[Any], keywords: dict[str, An
     return None
 
 
-_know(METHODS, _requires_grad, vars(_C.TensorBase)["requires_grad_"])
+_know(METHODS, _requires_grad, vars(c_functions.TensorBase)["requires_grad_"])
 
 
 def _of_generator(name: str) -> Rule:
@@ -500,7 +481,7 @@ def _make_generator(call: FollowedCall, values: list[Any], keywords: dict[str, A
 
 
 for _name in ("get_state", "set_state", "manual_seed", "initial_seed", "seed"):
-    _know(METHODS, _of_generator(_name), vars(_C.Generator)[_name])
+    _know(METHODS, _of_generator(_name), vars(c_functions.Generator)[_name])
 CLASSES[torch.Generator] = _make_generator
 
 

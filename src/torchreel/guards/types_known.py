@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
+from torchreel._cpython.interpreter import CachedFunction
 from torchreel._graphs import NULL, type_lookup
+from torchreel._torch.c_functions import INSTANCE_METHOD
 
 HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8
 NoneType = type(None)
@@ -180,6 +182,6 @@ def compares_by_identity(value: object) -> bool:
 DESCRIPTORS = (
     types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, classmethod, staticmethod, property,
     types.ClassMethodDescriptorType, type, functools.cached_property, types.BuiltinFunctionType, types.MethodType,
-    functools._lru_cache_wrapper, type(vars(torch._C._InferenceMode)["__enter__"]),
+    CachedFunction, INSTANCE_METHOD,
     type(vars(collections.namedtuple("_Sample", "field"))["field"]),
 )  # fmt: skip

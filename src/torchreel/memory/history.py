@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 
 from torchreel import _core
+from torchreel._torch import memory as cuda_memory
 from torchreel.errors import OptionError
 from torchreel.record.old_blocks import living_blocks
 
@@ -82,7 +83,7 @@ def record_history(
             f"enabled={enabled!r} and context={context!r}."
         )
     if torch.cuda.is_available():
-        torch.cuda.memory._record_memory_history(
+        cuda_memory.record_history(
             enabled,
             context,
             stacks,
@@ -164,7 +165,7 @@ def set_metadata(text: str) -> None:
         text = text.encode(errors="replace").decode()  # halves of surrogate pairs are in no file
     _core.set_memory_metadata(text)
     if torch.cuda.is_available():
-        torch.cuda.memory._set_memory_metadata(text)
+        cuda_memory.set_metadata(text)
 
 
 def on_out_of_memory(callback: OutOfMemoryCallback) -> None:
@@ -178,7 +179,7 @@ def on_out_of_memory(callback: OutOfMemoryCallback) -> None:
         _core.on_out_of_memory(_call_back)
     _oom_callbacks.append(callback)
     if torch.cuda.is_available():
-        torch._C._cuda_attach_out_of_memory_observer(
+        cuda_memory.on_out_of_memory(
             lambda device, asked, allocated, free: callback(f"cuda:{device}", asked, allocated, free)
         )
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._utils import _augment_memory_snapshot_stack_traces
 
 from torchreel import _core
+from torchreel._torch import memory as cuda_memory
 from torchreel.errors import OptionError, RecorderError
 
 Snapshot = dict[str, Any]
@@ -70,7 +70,7 @@ def allocation_traceback(address: int) -> list[dict[str, Any]] | None:
         raise OptionError(f"allocation_traceback takes an address, not {address!r}.")
     frames: list[dict[str, Any]] | None = pickle.loads(_core.traceback_pickle(address))
     if frames is None and torch.cuda.is_available():
-        frames = torch.cuda.memory._allocation_traceback(address)
+        frames = cuda_memory.allocation_traceback(address)
     return frames
 
 
@@ -84,7 +84,7 @@ def _with_fx_nodes(snapshot: Snapshot) -> Snapshot:
             "torch.fx.experimental._config.enrich_profiler_metadata = True before it is compiled.",
             stacklevel=3,
         )
-    _augment_memory_snapshot_stack_traces(snapshot)  # in place
+    cuda_memory.add_fx_stacks(snapshot)  # in place
     return snapshot
 
 
@@ -103,7 +103,7 @@ def _pool_number(mempool_id: tuple[int, int] | None) -> int | None:
 def _with_cuda(cpu: Snapshot, mempool_id: tuple[int, int] | None, include_traces: bool) -> Snapshot:
     """CUDA's snapshot with the CPU as one device more."""
     pool = mempool_id or (0, 0)
-    both: Snapshot = torch._C._cuda_memorySnapshot((pool[0], pool[1], include_traces))
+    both: Snapshot = cuda_memory.snapshot((pool[0], pool[1]), include_traces)
     index = torch.cuda.device_count()
     traces: list[Any] = both.setdefault("device_traces", [])
     traces.extend([] for _ in range(index - len(traces)))

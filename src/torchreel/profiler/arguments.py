@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity
-from torch.profiler.profiler import _warn_once
 
+from torchreel._torch.profiler import warn_once
 from torchreel.errors import OptionError
 from torchreel.record import RecordOptions
 
@@ -80,7 +80,7 @@ def experimental(config: Any) -> Experimental:
     given = dict(zip(_FIELDS, config.__getstate__(), strict=True))
     for name in _OF_DEVICES:
         if given[name]:
-            _warn_once(
+            warn_once(
                 f"_ExperimentalConfig({name}={given[name]!r}) has no effect: it is about the work of devices, which "
                 "torchreel does not record."
             )
@@ -150,7 +150,7 @@ def _warn_of_device(name: str) -> None:
         # In torch's words: programs filter this warning by them.
         warnings.warn(f"{name} is not available, disabling {name} profiling", stacklevel=2)
         return
-    _warn_once(
+    warn_once(
         f"torchreel records calls on the CPU, those that launch work on {name} among them, but not the work itself: "
         "use torch.profiler to see kernels."
     )

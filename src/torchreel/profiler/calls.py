@@ -18,8 +18,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from torch.autograd.profiler_util import MEMORY_EVENT_NAME, _filter_name
+from torch.autograd.profiler_util import MEMORY_EVENT_NAME
 
+from torchreel._torch.profiler import is_hidden_event
 from torchreel.profiler.columns import Booleans, Integers, above, numbers, rows_of, sums
 from torchreel.profiler.flops import place_flops
 from torchreel.profiler.names import shown_names
@@ -54,7 +55,7 @@ def read_calls(
     kind = ops["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
     end = numbers(ops, "start_ns") + numbers(ops, "dur_ns")
     is_place = np.isin(kind, PLACES)
-    hidden = np.array([_filter_name(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
+    hidden = np.array([is_hidden_event(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
     hidden &= not every
     hidden |= crossed(caller, end, is_place, (kind == "range") & ~_is_async(ops)) if places else is_place
     parent, kept = nest(caller, end, names.indices.to_numpy(), hidden, _is_async(ops), merge=not every)

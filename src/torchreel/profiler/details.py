@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from torch.autograd.profiler_util import _filter_stack_entry
-
+from torchreel._torch.profiler import is_shown_frame
 from torchreel.export.texts import Details
 from torchreel.reel import Reel
 
@@ -49,7 +48,7 @@ class CallDetails:
 
 def _stack(details: Details, id: int) -> list[str]:
     """The frames of a stack, the innermost first."""
-    return [entry for entry in details.frames(id) if _filter_stack_entry(entry)]
+    return [entry for entry in details.frames(id) if is_shown_frame(entry)]
 
 
 def _arguments(details: Details, id: int) -> Arguments:

@@ -14,16 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 import torch
-from torch._C._profiler import (
-    _EventType,
-    _ExtraFields_Allocation,
-    _ExtraFields_PyCall,
-    _ExtraFields_PyCCall,
-    _ExtraFields_TorchOp,
-)
 from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
+from torchreel._torch import profiler as torch_profiler
+from torchreel._torch.profiler import EventType
 from torchreel.profiler.columns import numbers
 from torchreel.profiler.details import CallDetails
 from torchreel.profiler.events import function_events
@@ -220,25 +215,25 @@ class ProfilerEvent:
         self.event = event
 
     @property
-    def tag(self) -> _EventType:
+    def tag(self) -> EventType:
         if self.kind == "builtin":
-            return _EventType.PyCCall
+            return EventType.PyCCall
         if self.kind in ("python", "module"):
-            return _EventType.PyCall
-        return _EventType.Allocation if self.kind == "memory" else _EventType.TorchOp
+            return EventType.PyCall
+        return EventType.Allocation if self.kind == "memory" else EventType.TorchOp
 
     @cached_property
     def extra_fields(self) -> Any:
-        if self.tag == _EventType.PyCCall:
+        if self.tag == EventType.PyCCall:
             return PyCCallFields(_frame(python_name(self.stack[0])))
-        if self.tag == _EventType.PyCall:
+        if self.tag == EventType.PyCall:
             return PyCallFields(*_locations(self))
-        if self.tag == _EventType.Allocation:
+        if self.tag == EventType.Allocation:
             return AllocationFields(self.event.nbytes())
         return TorchOpFields(self.event.function_event)
 
     @property
-    def typed(self) -> tuple[_EventType, Any]:
+    def typed(self) -> tuple[EventType, Any]:
         return self.tag, self.extra_fields
 
     def __repr__(self) -> str:
@@ -271,7 +266,7 @@ class TorchOpFields:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return _ExtraFields_TorchOp
+        return torch_profiler.OpFields
 
 
 def _input(dtype: str, sizes: Any, strides: Any, value: Any) -> Any:
@@ -302,7 +297,7 @@ class PyCallFields:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return _ExtraFields_PyCall
+        return torch_profiler.PythonCallFields
 
 
 @dataclass
@@ -313,7 +308,7 @@ class PyCCallFields:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return _ExtraFields_PyCCall
+        return torch_profiler.CCallFields
 
 
 @dataclass
@@ -324,7 +319,7 @@ class AllocationFields:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return _ExtraFields_Allocation
+        return torch_profiler.AllocationFields
 
 
 _NOWHERE = PyFrameState("", 0, "")
@@ -342,7 +337,7 @@ def _locations(node: ProfilerEvent) -> tuple[PyFrameState, PyFrameState]:
         if (inner.file_name, inner.function_name) == (own.file_name, own.function_name):
             return own, outer
     outer_call = node.parent
-    while outer_call is not None and outer_call.tag != _EventType.PyCall:
+    while outer_call is not None and outer_call.tag != EventType.PyCall:
         outer_call = outer_call.parent
     return own, _frame(outer_call.name) if outer_call is not None else _NOWHERE
 

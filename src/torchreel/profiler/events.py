@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from torch.autograd.profiler_util import EventList, FunctionEvent
 
+from torchreel._torch.profiler import mark_tree_as_built
 from torchreel.profiler.calls import PLACES
 from torchreel.profiler.columns import above, numbers
 from torchreel.profiler.details import CallDetails
@@ -74,7 +75,7 @@ def event_list(
     for event, python_id in zip(events, python_ids, strict=False):
         event.python_parent_id = python_id
     result = Events(events, use_device=None, **shown)
-    result._tree_built = True
+    mark_tree_as_built(result)
     return result
 
 

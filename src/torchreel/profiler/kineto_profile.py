@@ -15,9 +15,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from torch.profiler import _KinetoProfile as _TorchKinetoProfile
-from torch.profiler.profiler import ProfilerActivity, _NumpyEncoder, _warn_once
+from torch.profiler import ProfilerActivity
 
+from torchreel._torch.profiler import KinetoProfile, NumpyEncoder, distributed_info, metadata_of_trace, warn_once
 from torchreel.errors import AlreadyRecordingError, RecorderError, ReelExistsError, UnavailableError
 from torchreel.profiler.arguments import (
     check_activities,
@@ -34,7 +34,7 @@ from torchreel.reel import Reel
 _last_started: weakref.ref[_KinetoProfile] | None = None
 
 
-class _KinetoProfile(_TorchKinetoProfile):  # type: ignore[misc]
+class _KinetoProfile(KinetoProfile):  # type: ignore[misc]
     """Drop-in for torch.profiler._KinetoProfile: start() and stop(), or prepare_trace(), start_trace(), stop_trace().
 
     `reel` is the recording of the last trace, with all that torchreel can do with one.
@@ -55,7 +55,7 @@ class _KinetoProfile(_TorchKinetoProfile):  # type: ignore[misc]
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
-        _TorchKinetoProfile.__init__(
+        KinetoProfile.__init__(
             self,
             activities=None if activities is None else list(activities),
             record_shapes=record_shapes,
@@ -143,7 +143,7 @@ class _KinetoProfile(_TorchKinetoProfile):  # type: ignore[misc]
         check_activities(self.activities)
         categories = shown_categories(self.activity_filters)
         if self.profiler.trace_id is not None and not self.acc_events:
-            _warn_once(
+            warn_once(
                 "Warning: Profiler clears events at the end of each cycle. "
                 "Only events from the current cycle will be reported. "
                 "To keep events across cycles, set acc_events=True."
@@ -241,7 +241,7 @@ class _KinetoProfile(_TorchKinetoProfile):  # type: ignore[misc]
     def add_metadata_json(self, key: str, value: str) -> None:
         """Put a JSON value at the top level of traces; before, while or after they are recorded."""
         parsed(key, value)
-        self._trace_metadata[key] = value
+        metadata_of_trace(self)[key] = value
         if self.profiler.has_results:
             attach(self.reel, self._metadata())
 
@@ -252,10 +252,10 @@ class _KinetoProfile(_TorchKinetoProfile):  # type: ignore[misc]
     def _metadata(self) -> dict[str, Any]:
         """What torch.profiler writes at the top level of a trace."""
         flags = ("profile_memory", "with_stack", "record_shapes", "with_modules", "with_flops")
-        world = self._get_distributed_info()
+        world = distributed_info(self)
         return {
             **{flag: 1 for flag in flags if getattr(self, flag)},
-            **({"distributedInfo": json.loads(json.dumps(world, cls=_NumpyEncoder))} if world else {}),
-            **{key: parsed(key, value) for key, value in {**self.preset_metadata, **self._trace_metadata}.items()},
+            **({"distributedInfo": json.loads(json.dumps(world, cls=NumpyEncoder))} if world else {}),
+            **{key: parsed(key, value) for key, value in {**self.preset_metadata, **metadata_of_trace(self)}.items()},
             "trace_id": self.profiler.trace_id,
         }

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from torch.autograd.profiler_util import _rewrite_name
 
+from torchreel._torch.profiler import shown_name
 from torchreel.profiler.columns import numbers
 from torchreel.reel import Reel
 
@@ -20,7 +20,7 @@ def shown_names(reel: Reel, ops: pa.Table) -> pa.DictionaryArray:
     kind = ops["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
     python_codes = set(code[kind == "python"].tolist())
     texts = [
-        python_name(name) if number in python_codes else _rewrite_name(name, with_wildcard=True)
+        python_name(name) if number in python_codes else shown_name(name, with_wildcard=True)
         for number, name in enumerate(encoded.dictionary.to_pylist())
     ]
     modules = module_names(reel)

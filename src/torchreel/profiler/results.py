@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from torch.autograd.profiler import _ProfilerStats
 from torch.autograd.profiler_util import EventList, FunctionEventAvg
 
 from torchreel import _core
+from torchreel._torch.profiler import ProfilerStats
 from torchreel.errors import OptionError, RecorderError
 from torchreel.export.chrome.chrome import TraceOptions
 from torchreel.export.chrome.chrome import write_trace as write_chrome
@@ -58,7 +58,7 @@ class Results:
         self._reels: list[Reel] = []
         self._events: EventList | None = None
         self._kineto_results: KinetoResults | None = None
-        self._stats = _ProfilerStats()
+        self._stats = ProfilerStats()
 
     def begin(self) -> None:
         """A cycle begins: torch.profiler asks for this switch as it records, and for that of arrows when it ends."""

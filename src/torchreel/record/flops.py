@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from torchreel._torch.dispatch import packet_name, schema_of
+
 # CPU variants of ops whose formulas are registered under their CUDA names only.
 _SAME_FORMULA = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": torch.ops.aten._scaled_dot_product_flash_attention,
@@ -44,7 +46,7 @@ _DTYPES = {
 def _formulas() -> dict[str, Callable[..., int]]:
     formulas = {}
     for target, formula in flop_registry.items():
-        name = getattr(target, "_qualified_op_name", None)
+        name = packet_name(target)
         if name is not None:
             formulas[name] = formula
     for name, target in _SAME_FORMULA.items():
@@ -129,7 +131,7 @@ def _overload(packet: Any, overload: str) -> tuple[Any, list[Any]]:
     if not overload and "default" not in packet.overloads():
         return packet, []
     op = getattr(packet, overload or "default")
-    return op, op._schema.arguments
+    return op, schema_of(op).arguments
 
 
 def _count_inside(op: Any, placed: list[Any], named: dict[str, Any]) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torchreel import _core
+from torchreel._torch.tensors import data_address, storage_address
 
 
 def _tensors_of(value: object) -> Iterator[torch.Tensor]:
@@ -56,13 +57,13 @@ def living_blocks() -> Iterator[tuple[int, int, str]]:
             if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
                 continue
             storage = tensor.untyped_storage()
-            address = torch._C._data_address(tensor)  # data_ptr() would end the sharing of a copy-on-write tensor
+            address = data_address(tensor)  # data_ptr() would end the sharing of a copy-on-write tensor
         except (RuntimeError, NotImplementedError, ValueError):
             continue  # a tensor without storage: fake, functional, a lazy parameter, a subclass that refuses
         if address == 0 or address in seen:
             continue
         seen.add(address)
-        if _core.adopt_storage(storage._cdata):
+        if _core.adopt_storage(storage_address(storage)):
             yield address, storage.nbytes(), category
 
 

@@ -8,15 +8,15 @@ import platform
 import runpy
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.autograd.profiler as torch_profiler
 
 from torchreel import _core
+from torchreel._cpython.interpreter import known_thread
+from torchreel._torch.profiler import let_torch_open_ranges, torch_profiler_is_on
 from torchreel.record import rpc
 from torchreel.record.modules import ModuleNames
 from torchreel.record.old_blocks import define_old_blocks
@@ -45,8 +45,7 @@ def describe_process() -> dict[str, Any]:
 
 
 def _thread_name() -> str:
-    # Not current_thread(): that makes an object for threads that Python did not start.
-    thread = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
+    thread = known_thread()
     return thread.name if thread is not None else ""
 
 
@@ -71,7 +70,7 @@ class _Enabled:
 
 def _let_torch_open_ranges() -> None:
     """PyTorch's own code asks this before it opens its ranges: compiled code and the compiler, above all."""
-    torch_profiler._set_is_profiler_enabled(True)
+    let_torch_open_ranges(True)
     _Enabled.by_us = True
 
 
@@ -80,7 +79,7 @@ def _after_fork() -> None:
     if _Enabled.by_us:
         _Enabled.by_us = False
         _core.hide_profiler()
-        torch_profiler._set_is_profiler_enabled(torch.autograd._profiler_enabled())
+        let_torch_open_ranges(torch_profiler_is_on())
 
 
 # As soon as this is imported: what begins the recording of a child is registered later, and runs after it.
@@ -123,6 +122,6 @@ def end() -> dict[str, Any]:
     """Switch the recorder off. Gives the count of lost events and the disk's error, if any."""
     rpc.unlink_calls()
     _Enabled.by_us = False
-    torch_profiler._set_is_profiler_enabled(torch.autograd._profiler_enabled())
+    let_torch_open_ranges(torch_profiler_is_on())
     _core.define_process(json.dumps(describe_process()))
     return _core.stop()

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 
 from torchreel import _core
+from torchreel._torch.deployed import builtin_of
+from torchreel._torch.distributed import future_of, invoke_rpc, is_asynchronous, set_invoke_rpc, worker_name
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ def link_calls() -> None:
         return
     from torch.distributed import rpc
 
-    _originals = _Originals(rpc.api._invoke_rpc, rpc.api.remote)
-    rpc.api._invoke_rpc = _invoke_linked
+    _originals = _Originals(invoke_rpc(), rpc.api.remote)
+    set_invoke_rpc(_invoke_linked)
     rpc.api.remote = rpc.remote = _remote_linked
 
 
@@ -47,7 +49,7 @@ def unlink_calls() -> None:
         return
     from torch.distributed import rpc
 
-    rpc.api._invoke_rpc = _originals.invoke
+    set_invoke_rpc(_originals.invoke)
     rpc.api.remote = rpc.remote = _originals.remote
     _originals = None
 
@@ -72,10 +74,10 @@ def _call(to: Any, function: Any, kind: str, args: Any, kwargs: Any, send: Calla
     if not _core.recording() or isinstance(function, torch.jit.ScriptFunction):
         return send(function, args, kwargs)
     # torch sends its own operators by name: they cannot be pickled.
-    builtin = torch.jit._builtins._find_builtin(function)
-    runner = _run_linked_async if hasattr(function, "_wrapped_async_rpc_function") else _run_linked
+    builtin = builtin_of(function)
+    runner = _run_linked_async if is_asynchronous(function) else _run_linked
     name = builtin.removeprefix("aten::") if builtin else getattr(function, "__qualname__", str(function))
-    name = f"rpc_{kind}#{name}({api.get_worker_info().name} -> {api._to_worker_info(to).name})"
+    name = f"rpc_{kind}#{name}({api.get_worker_info().name} -> {worker_name(to)})"
     flow = _ids.getrandbits(62)
     call = _core.Range(name)
     call.__enter__()
@@ -86,8 +88,7 @@ def _call(to: Any, function: Any, kind: str, args: Any, kwargs: Any, send: Calla
         call.__exit__()
         raise
     # The range ends when the answer is there, on whichever thread that is.
-    future = answer._get_future() if hasattr(answer, "_get_future") else answer
-    future.add_done_callback(lambda _: call.__exit__())
+    future_of(answer).add_done_callback(lambda _: call.__exit__())
     return answer
 
 

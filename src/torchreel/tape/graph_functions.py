@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx.node import has_side_effect
 
+from torchreel._torch import dispatch
+from torchreel._torch.autograd import other_operand
 from torchreel.errors import GuardError, ReplayError
 
 
@@ -21,7 +23,7 @@ def below_autograd(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         # With gradients on: some kernels keep what backward needs only then.
-        with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+        with torch.enable_grad(), dispatch.below_autograd():
             return function(*args, **kwargs)
 
     return called
@@ -49,11 +51,11 @@ def guard_size(tensor: torch.Tensor, sizes: list[int], where: str) -> None:
 def number(value: complex) -> torch.Tensor:
     """The tensor that torch makes of a Python number: unlike any other, it does not widen the dtypes it meets."""
     dtype = torch.complex128 if isinstance(value, complex) else torch.float64
-    nothing = torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+    nothing = dispatch.DispatchKeySet(dispatch.DispatchKey.Undefined)
     # Autograd, let in for this: it keeps the tensor for backward.
-    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), nothing), torch.enable_grad():
+    with dispatch.force_keys(dispatch.included_keys(), nothing), torch.enable_grad():
         product = torch.ones((), dtype=dtype, requires_grad=True) * value
-        saved: torch.Tensor = product.grad_fn._saved_other
+        saved: torch.Tensor = other_operand(product.grad_fn)
         return saved
 
 

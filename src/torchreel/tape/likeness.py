@@ -16,6 +16,8 @@ from typing import Any
 import numpy
 import torch
 
+from torchreel._torch.autograd import accumulate_hooks, backward_hooks
+
 # Where a part stands, and what it is: two parts are alike if these are equal.
 Part = tuple[str, Any]
 _EXACT = frozenset(
@@ -122,7 +124,7 @@ def _parts(path: str, value: Any, met: dict[int, int], depth: int) -> Iterator[P
 def _of_tensor(path: str, tensor: torch.Tensor, met: dict[int, int], depth: int) -> Iterator[Part]:
     """Neither its values nor whether it requires a gradient: these are the tape's to judge."""
     yield path, Kind(type(tensor))
-    hooks = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
+    hooks = backward_hooks(tensor), accumulate_hooks(tensor)
     if any(hooks):
         yield f"{path}.hooks", [Itself(hook) for each in hooks for hook in (each or {}).values()]
     if type(tensor) is not torch.Tensor or tensor.__dict__:

@@ -6,17 +6,18 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
+
+from torchreel._torch import dispatch
+from torchreel._torch.autograd import enable_record_function
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
     """Ops within are seen by no mode and no tape, and give plain tensors, whatever the caller has switched on."""
-    tape = torch._C.DispatchKeySet(torch._C._parse_dispatch_key("Fake"))
     with (
-        torch._C.DisableTorchFunction(),
-        _disable_current_modes(),
-        torch._C._ExcludeDispatchKeyGuard(tape),
+        dispatch.disable_torch_function(),
+        dispatch.disable_dispatch_modes(),
+        dispatch.exclude_keys(dispatch.TAPE_KEYS),
         torch.inference_mode(False),
         torch.no_grad(),
     ):
@@ -26,8 +27,8 @@ def quietly() -> Iterator[None]:
 @contextlib.contextmanager
 def unobserved() -> Iterator[None]:
     """Ops of this thread are seen by no profiler and no recorder."""
-    torch._C._autograd._enable_record_function(False)
+    enable_record_function(False)
     try:
         yield
     finally:
-        torch._C._autograd._enable_record_function(True)
+        enable_record_function(True)

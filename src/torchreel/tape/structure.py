@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from torchreel._torch.autograd import accumulate_hooks, backward_hooks
+from torchreel._torch.dispatch import is_wrapper_subclass
 from torchreel.program.model import Complex, Ref, Tree
 from torchreel.tape.likeness import Part, difference, likeness
 
@@ -99,7 +100,7 @@ class Structure:
             self._open.pop()
 
     def _take_tensor(self, tensor: torch.Tensor, depth: int) -> Any:
-        if is_traceable_wrapper_subclass(tensor):
+        if is_wrapper_subclass(tensor):
             names, context = tensor.__tensor_flatten__()
             parts = {name: self._take(getattr(tensor, name), depth + 1) for name in names}
             return Wrapper(type(tensor), parts, context, tensor.size(), tensor.stride())
@@ -166,10 +167,7 @@ class Like:
 def _is_simple(value: Any) -> bool:
     """A tensor, and nothing besides: what most arguments are."""
     return (
-        type(value) is torch.Tensor
-        and not value.__dict__
-        and not value._backward_hooks
-        and not value._post_accumulate_grad_hooks
+        type(value) is torch.Tensor and not value.__dict__ and not backward_hooks(value) and not accumulate_hooks(value)
     )
 
 

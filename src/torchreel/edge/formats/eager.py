@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torchreel._torch.compiler import disable_dynamo, is_dynamo_loaded
 from torchreel.edge.formats.adapter import Adapter, Calls, Undo
 
 
@@ -19,12 +18,7 @@ def adapts(module: Any) -> bool:
 
 def _not_compiled(hook: Callable[..., None]) -> Callable[..., None]:
     """Of a module that torch.compile has, the hooks would be compiled, too, and then tell of no call but the first."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes seconds
-        return hook
-    # Another thread may be within that import: this waits for it.
-    dynamo = importlib.import_module("torch._dynamo")
-    disabled: Callable[..., None] = dynamo.disable(hook)
-    return disabled
+    return disable_dynamo(hook) if is_dynamo_loaded() else hook  # else nothing is compiled
 
 
 class _Hooks:

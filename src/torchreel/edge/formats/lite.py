@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torchreel import _lite
+from torchreel._torch.deployed import cpp_module_of_lite, load_lite
 from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Location, Undo
 from torchreel.edge.formats.calls import watch_call, watch_method
 from torchreel.edge.formats.hierarchy import modules_of, steps_of
@@ -37,15 +38,13 @@ def is_lite(path: Path) -> bool:
 
 def load(path: Path) -> Deployed:
     """Load what _save_for_lite_interpreter wrote."""
-    from torch.jit.mobile import _load_for_lite_interpreter
-
     if not is_lite(path):
         raise EdgeError(
             f"{path} holds no bytecode of the lite interpreter, or is damaged: save the model again with "
             "_save_for_lite_interpreter."
         )
     with or_say(f"{path} cannot be loaded by the lite interpreter", "Save it again with _save_for_lite_interpreter."):
-        module = _load_for_lite_interpreter(str(path), map_location="cpu")
+        module = load_lite(str(path))
     return Deployed(module, lambda tensors: module(*tensors))
 
 
@@ -55,7 +54,7 @@ class Lite(Adapter):
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self.arities = {handle: given for handle, given in _lite.ops(module._c) if given >= 0}
+        self.arities = {handle: given for handle, given in _lite.ops(cpp_module_of_lite(module)) if given >= 0}
         found = self._class_of_model()
         self.name = found or "model"
         if found is None:
@@ -75,7 +74,7 @@ class Lite(Adapter):
     def _texts(self, handle: int) -> tuple[str, str]:
         """The hierarchy and the traceback of a handle; of a damaged file they may be no text."""
         try:
-            return _lite.location(self._module._c, handle)
+            return _lite.location(cpp_module_of_lite(self._module), handle)
         except (UnicodeDecodeError, RuntimeError):
             return "", ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from torchreel._torch.dispatch import all_op_names
 
 
 def kind_of(tensors: Sequence[Any]) -> str:
@@ -15,5 +15,5 @@ def kind_of(tensors: Sequence[Any]) -> str:
 
 def namespaces() -> set[str]:
     """Those of all ops that are registered."""
-    names = torch._C._dispatch_get_all_op_names()
+    names = all_op_names()
     return {name.partition("::")[0] for name in names}

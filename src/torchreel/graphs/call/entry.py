@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 from torchreel import _graphs, _tape
+from torchreel._cpython.interpreter import get_frame
+from torchreel._torch.tensors import version_of
 from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError, first_line
 from torchreel.graphs.call.calls import CallKind, signature_of, with_history
 from torchreel.graphs.call.costs import Cost, costs_of
@@ -64,7 +66,7 @@ def _collection_put_off() -> Iterator[None]:
 
 def _users_level() -> int:
     """For a warning: how many calls up the program's own line is, from the function that calls this one."""
-    frame, level = sys._getframe(1), 1
+    frame, level = get_frame(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("torchreel", "torch"):
         frame, level = frame.f_back, level + 1
     return level
@@ -210,14 +212,14 @@ class Graphed(_graphs.CachedCall):
     def _probe(self, kind: CallKind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run eagerly, and follow the call: see CallKind.is_probed."""
         self._eager += 1
-        versions = [(one, one._version) for one in with_history(args, kwargs)]
+        versions = [(one, version_of(one)) for one in with_history(args, kwargs)]
         followed = FollowedCall(args, kwargs, list(objects_in((args, kwargs))), {}, {}, {})
         try:
             result = followed.run(self.__wrapped__, args, kwargs)
         except BaseException:
             followed.close()
             raise
-        if any(one._version != version for one, version in versions):
+        if any(version_of(one) != version for one, version in versions):
             kind.give_up(f"{self._name} writes to an argument that has a history (grad_fn)")
         try:
             followed.finish(result, False)

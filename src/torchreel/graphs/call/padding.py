@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.tensors import version_of
 from torchreel.graphs.call.entry import Graphed
 from torchreel.tape.structure import Structure
 
@@ -36,11 +37,11 @@ class Padded(Graphed):
         if not sizes:
             return super().__call__(*args, **kwargs)
         padded = [_padded(tensor, sizes) for tensor in given.tensors]
-        versions = [tensor._version for tensor in padded]
+        versions = [version_of(tensor) for tensor in padded]
         padded_args, padded_kwargs = given.rebuild(padded)
         results = Structure(super().__call__(*padded_args, **padded_kwargs))
         for tensor, whole, version in zip(given.tensors, padded, versions, strict=True):
-            if tensor is not whole and whole._version != version:
+            if tensor is not whole and version_of(whole) != version:
                 tensor.copy_(_cut(whole, sizes))
         own = {id(whole): tensor for tensor, whole in zip(given.tensors, padded, strict=True)}
         return results.rebuild([own[id(one)] if id(one) in own else _cut(one, sizes) for one in results.tensors])

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
+from torchreel._torch.dispatch import disable_dispatch_modes
 from torchreel.errors import GraphError
 from torchreel.graphs.call.state import State
 from torchreel.graphs.record.derivatives import Segment
@@ -49,7 +50,7 @@ def derivatives_of(
         with torch.enable_grad(), torch.autocast("cpu", dtype, enabled):
             _check_that_nothing_changed(recording)
             # Modes around the backward see its ops alone.
-            with torch.utils._python_dispatch._disable_current_modes():
+            with disable_dispatch_modes():
                 outputs = Structure(function(*args, **kwargs), unique=True).tensors
         state.put_back()
         originals = [recording.owner(slot, structure.tensors) for slot in slots]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from torchreel._torch.autograd import set_versions
+from torchreel._torch.tensors import version_of
 from torchreel.graphs.record.recorded_call import RecordedCall
 from torchreel.program.query.writes import written_storages
 from torchreel.tape.quiet import quietly
@@ -34,7 +36,7 @@ class State:
             self.gradient_values = [None if one is None else one.detach().clone() for one in self.gradients]
             self._versioned = [one for one in (*self.tensors, *self.gradients) if one is not None]
             self._versioned = [one for one in self._versioned if not one.is_inference()]
-            self._versions = [one._version for one in self._versioned]
+            self._versions = [version_of(one) for one in self._versioned]
             # Only of a function that draws: others may do so meanwhile, in other threads.
             self.generators = recording.generators()
             self.drawn = [generator.get_state() for generator in self.generators]
@@ -48,6 +50,6 @@ class State:
                     tensor.grad = gradient
                 if gradient is not None and value is not None:
                     gradient.detach().copy_(value)
-            torch._C._autograd._unsafe_set_version_counter(tuple(self._versioned), tuple(self._versions))
+            set_versions(tuple(self._versioned), tuple(self._versions))
             for generator, state in zip(self.generators, self.drawn, strict=True):
                 generator.set_state(state)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchreel import _core
+from torchreel._torch.tensors import sparse_indices, sparse_values
 from torchreel.errors import TapeError, VerifyError, first_line
 from torchreel.graphs.call.state import State
 from torchreel.graphs.record.derivatives import Pattern, gradient_for
@@ -138,7 +139,7 @@ def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 def _dense_parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """What a sparse tensor is made of; another one itself."""
     if tensor.layout == torch.sparse_coo:
-        return [tensor._indices(), tensor._values()]
+        return [sparse_indices(tensor), sparse_values(tensor)]
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):

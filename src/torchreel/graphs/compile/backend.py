@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.compiler import aot_autograd, static_input_indices, take_boxed_arguments
+from torchreel._torch.dispatch import OpOverload, schema_of
 from torchreel.errors import GraphError, OptionError
 from torchreel.graphs.call.entry import Graphed
 from torchreel.graphs.compile.compiled import Home
@@ -21,8 +23,6 @@ def torchreel(
     module: torch.fx.GraphModule, examples: Sequence[Any], *, mode: str = "", options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """The backend. `torch.compile(..., options={"exact": False})` gives it the options of `torchreel.graphed`."""
-    from torch._dynamo.backends.common import aot_autograd
-
     if mode:
         raise OptionError(f"mode is {mode!r}: the backend torchreel has none. Leave it out, or give options={{...}}.")
     chosen = _chosen(options or {})
@@ -32,7 +32,7 @@ def torchreel(
     def compile_part(part: torch.fx.GraphModule, inputs: Sequence[Any], direction: str) -> Callable[..., Any]:
         names = [node.name for node in part.graph.nodes if node.op == "placeholder"]
         if direction == "forward":
-            fixed_names.update(names[index] for index in _static_indices() if index < len(names))
+            fixed_names.update(names[index] for index in static_input_indices() if index < len(names))
             fixed_names.update(_views(part.graph, fixed_names))
         if is_whole(part):
             return _boxed(ready(part, inputs, direction))
@@ -74,18 +74,11 @@ def _chosen(options: Mapping[str, Any]) -> GraphOptions:
     return GraphOptions(**options)
 
 
-def _static_indices() -> list[int]:
-    """Of the arguments of a forward: those that Dynamo knows to be parameters and buffers."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    return [] if metadata is None else list(metadata.static_input_indices or ())
-
-
 def _views(graph: torch.fx.Graph, names: set[str]) -> Iterator[str]:
     """What a forward makes that is a view of these: a backward gets it where it lies as well."""
     known = set(names)
     for node in graph.nodes:
-        if not isinstance(node.target, torch._ops.OpOverload) or not _is_view(node.target):
+        if not isinstance(node.target, OpOverload) or not _is_view(node.target):
             continue
         first = node.args[0] if node.args else None
         if isinstance(first, torch.fx.Node) and first.name in known:
@@ -93,8 +86,8 @@ def _views(graph: torch.fx.Graph, names: set[str]) -> Iterator[str]:
             yield node.name
 
 
-def _is_view(op: torch._ops.OpOverload) -> bool:
-    returns = op._schema.returns
+def _is_view(op: OpOverload) -> bool:
+    returns = schema_of(op).returns
     alias = returns[0].alias_info if len(returns) == 1 else None
     return alias is not None and not alias.is_write
 
@@ -112,5 +105,5 @@ def _boxed(graphed: Callable[..., Any]) -> Callable[..., Any]:
         args.clear()
         return graphed(*given)
 
-    call._boxed_call = True  # type: ignore[attr-defined]
+    take_boxed_arguments(call)
     return call

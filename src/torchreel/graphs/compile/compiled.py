@@ -5,8 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from torch._dynamo.eval_frame import innermost_backend
-
+from torchreel._torch.compiler import backend_that_compiles_now, innermost_backend, original_module
 from torchreel.graphs.call.entry import Graphed
 
 # On the object that stands for one call of torch.compile: they live as long as that.
@@ -17,11 +16,8 @@ class Home:
     """The call of torch.compile for which Dynamo compiles now in this thread, if there is one."""
 
     def __init__(self) -> None:
-        from torch._dynamo.symbolic_convert import tls
-
-        translator = getattr(tls, "current_tx", None)
-        compiler = None if translator is None else translator.output.compiler_fn
-        self._backend: Any = None if compiler is None else innermost_backend(compiler)
+        backend = backend_that_compiles_now()
+        self._backend: Any = None if backend is None else innermost_backend(backend)
 
     def add(self, part: Graphed) -> None:
         if self._backend is not None:
@@ -56,7 +52,7 @@ def _backend_of(compiled: Any) -> Any:
 
 
 def name_of(compiled: Any) -> str:
-    inside = getattr(compiled, "_orig_mod", compiled)
+    inside = original_module(compiled)
     return str(getattr(inside, "__qualname__", type(inside).__name__))
 
 

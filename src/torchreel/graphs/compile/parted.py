@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.fx import Graph, GraphModule, Node, map_arg
 
+from torchreel._torch.dispatch import OpOverload
 from torchreel.graphs.compile.partition import levels, reasons
 from torchreel.graphs.record.generated_lines import line_of
 
@@ -96,7 +96,7 @@ def _tensors_of(node: Node) -> list[Node]:
 
 
 def _has_ops(nodes: list[Node]) -> bool:
-    return any(isinstance(node.target, torch._ops.OpOverload) for node in nodes)
+    return any(isinstance(node.target, OpOverload) for node in nodes)
 
 
 def _in_brackets(line: str) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._higher_order_ops.utils import HigherOrderOperator
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from torchreel._torch.dispatch import HigherOrderOperator, OpOverload, schema_of
 
 _PLACES = ("placeholder", "get_attr", "output")  # nodes that are no ops
 _NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -52,7 +53,7 @@ def levels(graph: Graph, eager: dict[Node, str]) -> dict[Node, int]:
 
 def _reason(node: Node) -> str:
     op = node.target
-    if isinstance(op, torch._ops.OpOverload):
+    if isinstance(op, OpOverload):
         if torch.Tag.cudagraph_unsafe in op.tags:
             return "is marked as unsafe for graphs (torch.Tag.cudagraph_unsafe)"
         if torch.Tag.inplace_view in op.tags:
@@ -104,13 +105,13 @@ def _reads_tensor(node: Node) -> bool:
 
 
 def _writes(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, OpOverload) and schema_of(node.target).is_mutable
 
 
 def _has_order(node: Node) -> bool:
     """Whether its order among others of this kind is seen: it draws, talks to other ranks, or only has an effect."""
     op = node.target
-    if not isinstance(op, torch._ops.OpOverload):
+    if not isinstance(op, OpOverload):
         return isinstance(op, HigherOrderOperator)
     draws = torch.Tag.nondeterministic_seeded in op.tags
-    return draws or "c10d" in op.namespace or not op._schema.returns
+    return draws or "c10d" in op.namespace or not schema_of(op).returns

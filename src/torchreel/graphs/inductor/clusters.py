@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
+from torchreel._torch.dispatch import schema_of
 from torchreel.graphs.inductor.job import Job
 from torchreel.graphs.inductor.lowerable import may_be_lowered, overload_of
 from torchreel.program.model import Op, Program, Ref, Slot
@@ -197,16 +198,16 @@ def _refs(values: list[Any]) -> Iterator[Ref]:
 
 def _written(op: Op) -> Iterator[Ref]:
     overload = overload_of(op.name)
-    for argument, value in zip(overload._schema.arguments, op.args, strict=True):
+    for argument, value in zip(schema_of(overload).arguments, op.args, strict=True):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield from _refs([value])
 
 
 def _is_view(name: str) -> bool:
     overload = overload_of(name)
-    if overload is None or not overload._schema.returns:
+    if overload is None or not schema_of(overload).returns:
         return False
-    alias = overload._schema.returns[0].alias_info
+    alias = schema_of(overload).returns[0].alias_info
     return alias is not None and not alias.is_write
 
 

@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
-import torch._inductor.config as inductor_config
-from torch._inductor.async_compile import AsyncCompile
-from torch._inductor.codecache import CppCodeCache, _get_cpp_prefix_header
-from torch._inductor.compile_fx import compile_fx_inner
-from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchreel._cpython.interpreter import library_path
+from torchreel._torch.dispatch import TorchDispatchMode, schema_of
+from torchreel._torch.inductor import (
+    AsyncCompile,
+    CppCodeCache,
+    compile_fx_inner,
+    config,
+    cpp_prefix_header,
+    decompositions,
+)
 from torchreel.graphs.inductor.check import RefusedError, check
 from torchreel.graphs.inductor.function import function_of
 from torchreel.graphs.inductor.job import ENTRY, Answer, Job, Pointer
@@ -39,14 +43,14 @@ def answer(job: Job) -> Answer:
 
 
 def _compiled(job: Job) -> Answer:
-    inductor_config.cpp.threads = job.threads
-    inductor_config.compile_threads = 1
-    inductor_config.fx_graph_cache = False
-    inductor_config.cpp_wrapper = False
-    inductor_config.pattern_matcher = False  # it drops copies of tensors that are written afterwards
+    config.cpp.threads = job.threads
+    config.compile_threads = 1
+    config.fx_graph_cache = False
+    config.cpp_wrapper = False
+    config.pattern_matcher = False  # it drops copies of tensors that are written afterwards
     examples = [_example(job.slots[slot]) for slot in job.inputs]
     function = torch.func.functionalize(function_of(job))
-    traced = make_fx(function, decomposition_table=select_decomp_table(), tracing_mode="fake")(*examples)
+    traced = make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")(*examples)
     with _calls_kept() as calls, torch.no_grad():
         compiled = compile_fx_inner(traced, examples)
         with _NothingElse():
@@ -54,7 +58,7 @@ def _compiled(job: Job) -> Answer:
     arguments = _KernelArguments(job, examples, outputs)
     source = _source(calls, arguments)
     library = _Library.load(source, extra_flags=_EXACT if job.exact else ())
-    made = Answer(library._name, arguments.pointers, arguments.scratch)
+    made = Answer(library_path(library), arguments.pointers, arguments.scratch)
     check(job, made, library)
     return made
 
@@ -86,7 +90,7 @@ class _NothingElse(TorchDispatchMode):  # type: ignore[misc]
     """Code that calls ops between its kernels cannot be bound as one."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.name not in _MAKES_NO_VALUES:
+        if schema_of(func).name not in _MAKES_NO_VALUES:
             raise RefusedError(f"calls {func} beside its kernels")
         return func(*args, **(kwargs or {}))
 
@@ -158,4 +162,4 @@ class _Library(CppCodeCache):  # type: ignore[misc]
 
     @classmethod
     def _get_uncompiled_header(cls, device: str) -> str | None:
-        return str(_get_cpp_prefix_header(device))
+        return str(cpp_prefix_header(device))

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.dispatch import schema_of
 from torchreel.graphs.inductor.job import Job
 from torchreel.program.model import Device, Named, Op, Ref
 from torchreel.program.text.call import NUMBERS_FOR_TENSORS
@@ -33,7 +34,7 @@ def _call(op: Op, values: dict[int, Any]) -> None:
     name, _, overload = rest.partition(".")
     function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
     args, kwargs = [], {}
-    for argument, value in zip(function._schema.arguments, op.args, strict=True):
+    for argument, value in zip(schema_of(function).arguments, op.args, strict=True):
         given = _value(value, values)
         if isinstance(value, Ref) and not isinstance(given, torch.Tensor) and name not in NUMBERS_FOR_TENSORS:
             given = torch.scalar_tensor(given, dtype=torch.float64 if isinstance(given, float) else None)

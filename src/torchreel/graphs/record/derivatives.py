@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from torchreel import _graphs
+from torchreel._torch.autograd import saved_names
+from torchreel._torch.tensors import storage_address
 from torchreel.graphs.record.gradient_parts import GradientParts
 from torchreel.graphs.refusal import RefusedError
 from torchreel.program.model import Program, Ref
@@ -198,12 +200,11 @@ def _check(session: Session, inputs: list[torch.Tensor], outputs: list[torch.Ten
 
 def _keeps_tensors(node: Any) -> bool:
     """Whether a node of autograd keeps tensors, which a backward frees."""
-    names = (name.removeprefix("_raw") for name in dir(node) if name.startswith("_raw_saved_"))
-    return any(getattr(node, name) is not None for name in names)
+    return any(getattr(node, name) is not None for name in saved_names(node))
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else id(tensor)
+    return int(storage_address(tensor.untyped_storage())) if tensor.layout == torch.strided else id(tensor)
 
 
 def _others(session: Session) -> list[torch.Tensor]:

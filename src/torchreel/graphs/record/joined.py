@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.autograd import backward_hooks
 from torchreel.graphs.record.gradient_parts import GradientParts
 
 
@@ -83,6 +84,6 @@ def leaves_for(inputs: list[torch.Tensor], and_hooked: bool = False) -> list[tor
     """The inputs, with a leaf on the same memory in place of each that has a history (`and_hooked`: or hooks)."""
     found: dict[int, torch.Tensor] = {}
     for tensor in inputs:
-        if tensor.requires_grad and (tensor.grad_fn is not None or (and_hooked and tensor._backward_hooks)):
+        if tensor.requires_grad and (tensor.grad_fn is not None or (and_hooked and backward_hooks(tensor))):
             found.setdefault(id(tensor), tensor.detach().requires_grad_())
     return [found.get(id(tensor), tensor) for tensor in inputs]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.tensors import base_of, is_view
 from torchreel.graphs.refusal import RefusedError
 from torchreel.program.model import Program, Ref
 from torchreel.program.query.writes import written_storages
@@ -19,7 +20,7 @@ class OutputFacts:
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._ids = [id(tensor) for tensor in tensors]
-        self._bases = [id(tensor._base) if tensor._is_view() else 0 for tensor in tensors]
+        self._bases = [id(base_of(tensor)) if is_view(tensor) else 0 for tensor in tensors]
         self._inference = [tensor.is_inference() for tensor in tensors]
         self._differentiable = [tensor.requires_grad and not tensor.is_leaf for tensor in tensors]
         self.with_history = [output for output, one in enumerate(self._differentiable) if one]

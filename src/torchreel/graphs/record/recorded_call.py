@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch._subclasses.schema_check_mode  # which torch imports where modes are switched off for a while
 
 from torchreel import _graphs, _tape
+from torchreel._torch.autograd import is_functorch_wrapper
+from torchreel._torch.dispatch import import_schema_check
+from torchreel._torch.tensors import OVERLAPS, internal_overlap
 from torchreel.errors import TapeError, first_line
 from torchreel.graphs.options import GraphOptions
 from torchreel.graphs.record.derivatives import Derivatives, Pattern, Segment, differentiate, owners_of
@@ -38,11 +40,11 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 _CASTS = frozenset(("aten::_to_copy", "aten::to.dtype", "aten::to.dtype_layout", "aten::to.device", "aten::to.other"))
-_OVERLAPS = 1  # torch is sure of it
 _BRANCHES = 8  # graphs of one recording in one thread, before outputs are copied
 _COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
 # What the first trace of a process has to do once is done here, so that the first recording takes milliseconds.
 _tape.use_wrappers(True)
+import_schema_check()
 
 
 @dataclass
@@ -352,11 +354,11 @@ class Take:
         written = native.written_inputs
         if self.modes.grad and any(self._inputs[index].requires_grad for index in written):
             raise RefusedError("writes to an input that requires a gradient")
-        if any(torch._debug_has_internal_overlap(self._inputs[index]) == _OVERLAPS for index in written):
+        if any(internal_overlap(self._inputs[index]) == OVERLAPS for index in written):
             raise RefusedError("writes to an input of which several elements lie in one place (expand())")
         storages = written_storages(parts.program)
         for slot, tensor in parts.tensors.items():
-            if parts.program.slots[slot].storage in storages and torch._debug_has_internal_overlap(tensor) == _OVERLAPS:
+            if parts.program.slots[slot].storage in storages and internal_overlap(tensor) == OVERLAPS:
                 raise RefusedError("writes to a tensor of which several elements lie in one place (expand())")
         if self.derivatives is not None:
             if self.derivatives.ambiguous:
@@ -449,7 +451,7 @@ class Take:
 def _has_memory(tensor: torch.Tensor) -> bool:
     """Not one that a transform or a class of its own wraps around others."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
-    return plain and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return plain and not is_functorch_wrapper(tensor)
 
 
 def _states_set(program: Program) -> set[str]:

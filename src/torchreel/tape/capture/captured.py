@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from torchreel import _tape
+from torchreel._torch.dispatch import find_schema, is_wrapper_subclass
 from torchreel._version import __version__
 from torchreel.errors import TraceError
 from torchreel.program import model
@@ -300,7 +301,7 @@ class Captured:
         used = {slot.name for slot in program.slots if slot.name}
         objects = {id(tensor): slot for slot, tensor in tensors.items()}
         for named in search.tensors():
-            if torch.utils._python_dispatch.is_traceable_wrapper_subclass(named.tensor):
+            if is_wrapper_subclass(named.tensor):
                 continue
             slot = self._capture.find(named.tensor)
             if slot < 0:  # it may have got other sizes since the tape was made
@@ -420,5 +421,5 @@ def schemas_of(program: Program) -> dict[str, str]:
     schemas = {}
     for name in {op.name for op in program.ops}:
         base, _, overload = name.partition(".")
-        schemas[name] = str(torch._C._get_schema(base, overload))
+        schemas[name] = str(find_schema(base, overload))
     return schemas

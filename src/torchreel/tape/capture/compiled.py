@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torchreel import _tape
+from torchreel._torch.compiler import compiled_graph_class
 
 
 def watch(regions: list[Any]) -> Callable[[], None]:
     """See calls of compiled regions; each new one is added to `regions`. Gives what ends it."""
-    module = sys.modules.get("torch._inductor.output_code")
-    graph = getattr(module, "CompiledFxGraph", None)
+    graph = compiled_graph_class()
     if graph is None:
         return lambda: None
     original = graph.__call__

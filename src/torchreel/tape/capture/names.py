@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.modules import buffers_of, parameters_of
 from torchreel.program.model import Role
 
 _DEEPEST = 6
@@ -144,11 +145,11 @@ class Search:
             name = f"{root}.{path}" if path else root
             self._met.add(id(part))
             self.modules.setdefault(id(part), name)
-            for own, parameter in part._parameters.items():
+            for own, parameter in parameters_of(part).items():
                 if parameter is not None:
                     self._parameters.setdefault(id(parameter), f"{name}.{own}")
                     self._add(f"{name}.{own}", "parameter", parameter)
-            for own, buffer in part._buffers.items():
+            for own, buffer in buffers_of(part).items():
                 if buffer is not None:
                     self._add(f"{name}.{own}", "buffer", buffer)
 

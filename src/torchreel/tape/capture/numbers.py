@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from torchreel._torch.dispatch import find_schema
 from torchreel.program.model import Formula, Op, Program, Ref, Value
 
 ITEM = "aten::_local_scalar_dense"
@@ -272,7 +273,7 @@ def _fits(program: Program, value: Value, given: Number | tuple[Any, ...]) -> bo
 
 def _argument_name(op: Op, index: int) -> str:
     name, _, overload = op.name.partition(".")
-    arguments = torch._C._get_schema(name, overload).arguments
+    arguments = find_schema(name, overload).arguments
     return arguments[index].name if index < len(arguments) else ""
 
 

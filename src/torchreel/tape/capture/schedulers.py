@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.optim import lr_scheduler
 
+from torchreel._torch.modules import update_learning_rate
 from torchreel.tape.capture.exchange import copy_of
 
 stepped = False
@@ -34,7 +35,7 @@ def _restarts(self, epoch=None):  # type: ignore[no-untyped-def]
 
 # All others come to the first of these.
 _methods: list[Any] = [
-    lr_scheduler.LRScheduler._update_lr,
+    update_learning_rate,
     lr_scheduler.ReduceLROnPlateau.step,
     lr_scheduler.CosineAnnealingWarmRestarts.step,
 ]

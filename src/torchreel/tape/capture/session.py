@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.optim import optimizer as optimizers
 
 from torchreel import _tape
+from torchreel._torch.dispatch import TAPE_KEY, fake_tensor_mode, higher_order_ops
+from torchreel._torch.modules import GLOBAL_STEP_PRE_HOOKS, MODULE_CALL, step_pre_hooks
 from torchreel.errors import TraceError
 from torchreel.guards.checks import Checks
 from torchreel.tape.capture import clearing, compiled, handed_out, schedulers, threads
@@ -61,7 +62,7 @@ class Session:
         for switch in _SWITCHES:
             switch(True)
         # As register_optimizer_step_pre_hook() does, without what it makes for each hook.
-        optimizers._global_optimizer_pre_hooks[_HOOK] = self._on_step
+        GLOBAL_STEP_PRE_HOOKS[_HOOK] = self._on_step
         self._undo.append(_unhook)
         self._undo.append(compiled.watch(self.regions))
 
@@ -78,7 +79,7 @@ class Session:
 
     def hidden(self) -> dict[int, str]:
         """Dicts of torch in which a trace has an entry of its own: id -> key."""
-        return {id(optimizers._global_optimizer_pre_hooks): _HOOK}
+        return {id(GLOBAL_STEP_PRE_HOOKS): _HOOK}
 
     def exchanged(self) -> dict[Any, Any]:
         """Functions of torch whose code is exchanged during a trace, and their own code."""
@@ -91,8 +92,8 @@ class Session:
     def _on_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         step = StepTaken(optimizer)
         # A closure, or a hook, may read the learning rate itself.
-        is_alone = not args[1:] and kwargs.get("closure") is None and not optimizer._optimizer_step_pre_hooks
-        if self.is_function and step.is_torchs and is_alone and list(optimizers._global_optimizer_pre_hooks) == [_HOOK]:
+        is_alone = not args[1:] and kwargs.get("closure") is None and not step_pre_hooks(optimizer)
+        if self.is_function and step.is_torchs and is_alone and list(GLOBAL_STEP_PRE_HOOKS) == [_HOOK]:
             step.free_rates = {
                 index for index, group in enumerate(optimizer.param_groups) if not self._was_read(group, "lr")
             }
@@ -113,12 +114,11 @@ def _unwatch() -> None:
 
 
 def _unhook() -> None:
-    del optimizers._global_optimizer_pre_hooks[_HOOK]
+    del GLOBAL_STEP_PRE_HOOKS[_HOOK]
 
 
 def _check(inputs: list[torch.Tensor]) -> None:
-    fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-    if fake is not None or any(type(tensor).__name__ == "FakeTensor" for tensor in inputs):
+    if fake_tensor_mode() is not None or any(type(tensor).__name__ == "FakeTensor" for tensor in inputs):
         raise TraceError(
             "Fake tensors have no values, so there is nothing to replay: trace with real tensors, outside of "
             "FakeTensorMode and of torch.export."
@@ -132,13 +132,11 @@ def _check(inputs: list[torch.Tensor]) -> None:
 def _prepare() -> None:
     """Once, and again when there are new ones: higher order operators let the tape see the ops within them."""
     global _prepared
-    operators = torch._ops._higher_order_ops
-    if _prepared == len(operators):
+    if _prepared == len(higher_order_ops):
         return
     if _prepared == 0:
-        _tape.set_module_call(torch.nn.Module._wrapped_call_impl.__code__)
+        _tape.set_module_call(MODULE_CALL)
         torch.get_device_module("cuda")  # fork_rng() does at its first use, which would leave a mark in torch's cache
-    key = torch._C._parse_dispatch_key("Fake")
-    for operator in operators.values():
-        operator.fallthrough(key)
-    _prepared = len(operators)
+    for operator in higher_order_ops.values():
+        operator.fallthrough(TAPE_KEY)
+    _prepared = len(higher_order_ops)

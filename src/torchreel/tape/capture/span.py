@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from types import FrameType
 
 from torchreel import _tape
+from torchreel._cpython.interpreter import get_frame
 from torchreel.tape.capture.trace import tracing
 from torchreel.tape.tape import Tape
 
@@ -26,7 +26,7 @@ class Span:
     def end(self) -> Tape:
         """Stop; names are those of the variables that the user's code has now."""
         _open.discard(self)
-        self._block._frame = _users_frame(sys._getframe(1))
+        self._block._frame = _users_frame(get_frame(1))
         self._block.__exit__(None, None, None)
         return self._tape
 

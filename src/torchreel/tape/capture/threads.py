@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from torchreel import _tape
+from torchreel._cpython.interpreter import set_thread_bootstrap, thread_bootstrap
 
 _start = threading.Thread.start
-_bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 _submit = ThreadPoolExecutor.submit
 
 
@@ -29,10 +29,10 @@ def _followed_start(self: threading.Thread) -> None:
 
 def _followed_bootstrap(self: threading.Thread) -> None:
     if not getattr(self, "_torchreel_follows", False):
-        return _bootstrap(self)  # type: ignore[no-any-return]
+        return thread_bootstrap(self)
     _switch(True)
     try:
-        _bootstrap(self)
+        thread_bootstrap(self)
     finally:
         _switch(False)
 
@@ -60,5 +60,5 @@ def follow(on: bool) -> None:
     """Called by the thread that is traced, when its tape begins and ends."""
     _of_thread.traced = on
     threading.Thread.start = _followed_start if on else _start  # type: ignore[method-assign]
-    threading.Thread._bootstrap_inner = _followed_bootstrap if on else _bootstrap  # type: ignore[attr-defined]
+    set_thread_bootstrap(_followed_bootstrap if on else thread_bootstrap)
     ThreadPoolExecutor.submit = _followed_submit if on else _submit  # type: ignore[method-assign, assignment]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 import torch
 
+from torchreel._cpython.interpreter import get_frame
 from torchreel.errors import TraceError
 from torchreel.tape.capture.captured import Captured
 from torchreel.tape.capture.names import reachable, visible
@@ -95,7 +95,7 @@ class Tracing:
     def __enter__(self) -> Tape:
         if self._session is not None:
             raise TraceError("This block has been traced: call torchreel.tracing() anew for another.")
-        self._frame: FrameType | None = sys._getframe(1)
+        self._frame: FrameType | None = get_frame(1)
         self._given = Structure((self._inputs, {}))
         self._guards = TapeGuards(None, self._given.tensors)
         self._session = Session(self._given.tensors, self._hashes, follows_numbers=True)

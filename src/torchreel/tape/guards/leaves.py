@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from torchreel._torch.tensors import storage_address
 from torchreel.errors import GuardError, ReplayError, TraceError
 from torchreel.program.model import Binding, Program
 from torchreel.tape.guards.changes import changed
@@ -98,7 +99,11 @@ class Leaves:
         """Whose gradient it is, or was when the tape began."""
         if tensor.layout != torch.strided:
             return next((owner for gradient, owner in self._sparse if gradient is tensor), None)
-        return self._owners.get(tensor.untyped_storage()._cdata) if self._owners and not tensor.is_nested else None
+        return (
+            self._owners.get(storage_address(tensor.untyped_storage()))
+            if self._owners and not tensor.is_nested
+            else None
+        )
 
     def bindings(self, made: Sequence[tuple[int, int]]) -> Iterator[Binding]:
         """What the function leaves as gradients. `made`: slots of tensors, and of gradients that an op made."""
@@ -152,7 +157,10 @@ def _lie(gradient: torch.Tensor) -> Any:
 
 
 def _is_same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(a.layout == b.layout == torch.strided and a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+    return bool(
+        a.layout == b.layout == torch.strided
+        and storage_address(a.untyped_storage()) == storage_address(b.untyped_storage())
+    )
 
 
 def _other(name: str, had: bool) -> ReplayError:

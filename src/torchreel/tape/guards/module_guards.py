@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.modules import PARTS, TENSOR_PARTS, parts_and_hooks
 from torchreel.tape.guards.changes import changed, refusal
 from torchreel.tape.guards.tensor_forms import TensorForm
-
-_HELD = ("_parameters", "_buffers", "_modules")
 
 
 class ModuleGuards:
@@ -27,28 +26,16 @@ class ModuleGuards:
         self._note()
 
     def _note(self) -> None:
-        self._was = self._now()
-        self._names = tuple(name for own in _HELD for name in self._space[own])
-
-    def _now(self) -> tuple[Any, ...]:
-        space = self._space
-        return (
-            *space["_parameters"].values(),
-            *space["_buffers"].values(),
-            *space["_modules"].values(),
-            *space["_forward_hooks"].values(),
-            *space["_forward_pre_hooks"].values(),
-            *space["_backward_hooks"].values(),
-            *space["_backward_pre_hooks"].values(),
-        )
+        self._was = parts_and_hooks(self._space)
+        self._names = tuple(name for own in PARTS for name in self._space[own])
 
     def _items(self) -> Iterator[tuple[str, Any]]:
         """What it holds, but for its hooks: as many as there are names."""
-        for own in _HELD:
+        for own in PARTS:
             yield from self._space[own].items()
 
     def is_same(self) -> bool:
-        now = self._now()
+        now = parts_and_hooks(self._space)
         return len(now) == len(self._was) and all(map(is_, now, self._was))
 
     def end(self, is_used: Callable[[torch.Tensor], bool]) -> str:
@@ -58,7 +45,7 @@ class ModuleGuards:
         """
         self._is_used = is_used
         said = self._changes(is_used)
-        for own in ("_parameters", "_buffers"):
+        for own in TENSOR_PARTS:
             for name, value in self._space[own].items():
                 if isinstance(value, torch.Tensor) and not is_used(value):
                     self._forms.append(
@@ -88,7 +75,7 @@ class ModuleGuards:
                 raise changed(f"{self._name}.{name}", was, now.get(name))
         if tuple(now) != self._names:
             raise changed(f"what {self._name} is made of", self._names, tuple(now))
-        before, after = self._was[len(self._names) :], self._now()[len(now) :]
+        before, after = self._was[len(self._names) :], parts_and_hooks(self._space)[len(now) :]
         if len(before) != len(after) or not all(map(is_, before, after)):
             raise changed(f"{self._name}._hooks", before, after)
 

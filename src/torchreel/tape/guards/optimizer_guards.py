@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.modules import step_post_hooks, step_pre_hooks
 from torchreel.errors import GuardError
 from torchreel.tape.guards.changes import changed
 
@@ -44,12 +45,12 @@ class OptimizerGuards:
 
 
 def _count_hooks(optimizer: torch.optim.Optimizer) -> int:
-    return len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks)
+    return len(step_pre_hooks(optimizer)) + len(step_post_hooks(optimizer))
 
 
 def _objects(optimizer: torch.optim.Optimizer) -> list[Any]:
     """All that is to stay the same."""
-    found = [*optimizer._optimizer_step_pre_hooks.values(), *optimizer._optimizer_step_post_hooks.values()]
+    found = [*step_pre_hooks(optimizer).values(), *step_post_hooks(optimizer).values()]
     state = optimizer.state
     for group in optimizer.param_groups:
         for parameter in group["params"]:

@@ -7,13 +7,13 @@ the call unknown: then the tape has nothing but names to go by (tape_guards.py),
 
 from __future__ import annotations
 
-import copyreg
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torchreel._cpython.interpreter import slot_names
 from torchreel.errors import GuardError, first_line
 from torchreel.guards.followed_call import FollowedCall
 from torchreel.guards.objects import objects_in
@@ -80,7 +80,7 @@ class Proof:
             self._copied.update(type(one) for one in (value, *objects_in(value)))
         self._copied = {kind for kind in self._copied if not issubclass(kind, torch.Tensor)}
         for kind in self._copied:
-            copyreg._slotnames(kind)  # type: ignore[attr-defined]  # leaves a mark in the class, as copying does
+            slot_names(kind)  # leaves a mark in the class, as copying does
         return result
 
     def seal(self, inputs: list[torch.Tensor]) -> None:

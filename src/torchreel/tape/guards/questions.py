@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.tensors import base_of, is_view
 from torchreel.errors import GuardError
 
 # Each with what is to stay the same. What lies beyond an input, its base or its graph, must be the same thing.
@@ -15,8 +16,8 @@ _ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
     "grad_fn": lambda tensor: tensor.grad_fn,
     "retains_grad": lambda tensor: tensor.retains_grad,
     "output_nr": lambda tensor: tensor.output_nr,
-    "_is_view": lambda tensor: tensor._is_view(),
-    "_base": lambda tensor: tensor._base,
+    "_is_view": is_view,
+    "_base": base_of,
     "is_inference": lambda tensor: tensor.is_inference(),
     "is_shared": lambda tensor: tensor.is_shared(),
     "is_pinned": lambda tensor: tensor.is_pinned(),

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.nn.modules import module as modules
-from torch.optim import optimizer as optimizers
 
+from torchreel._torch.autograd import accumulate_hooks, backward_hooks
+from torchreel._torch.modules import GLOBAL_MODULE_HOOKS, GLOBAL_STEP_POST_HOOKS, GLOBAL_STEP_PRE_HOOKS
 from torchreel.errors import GuardError
 from torchreel.tape.capture import clearing
 from torchreel.tape.capture.results.effects import Effect
@@ -24,13 +24,7 @@ from torchreel.tape.guards.questions import Questions
 from torchreel.tape.guards.surroundings.surroundings import Surroundings
 from torchreel.tape.guards.untouched import Untouched
 
-_MODULE_HOOKS = (
-    modules._global_forward_hooks,
-    modules._global_forward_pre_hooks,
-    modules._global_backward_hooks,
-    modules._global_backward_pre_hooks,
-)
-_OPTIMIZER_HOOKS = (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks)
+_OPTIMIZER_HOOKS = (GLOBAL_STEP_PRE_HOOKS, GLOBAL_STEP_POST_HOOKS)
 
 
 class TapeGuards:
@@ -40,7 +34,7 @@ class TapeGuards:
         """Without `surroundings`, of a block, it knows the modules that were called and the optimizers that stepped."""
         self._surroundings = surroundings
         self._dtype = torch.get_default_dtype()
-        self._module_hooks = _hooks_in(_MODULE_HOOKS)
+        self._module_hooks = _hooks_in(GLOBAL_MODULE_HOOKS)
         self._optimizer_hooks = _hooks_in(_OPTIMIZER_HOOKS)
         self._steps = False
         named = surroundings.modules if surroundings is not None else []
@@ -162,7 +156,7 @@ class TapeGuards:
                 "trace again."
             )
         stepped_otherwise = self._steps and _hooks_in(_OPTIMIZER_HOOKS) != self._optimizer_hooks
-        if stepped_otherwise or _hooks_in(_MODULE_HOOKS) != self._module_hooks:
+        if stepped_otherwise or _hooks_in(GLOBAL_MODULE_HOOKS) != self._module_hooks:
             raise GuardError(
                 "A hook for all modules or all optimizers has been added or removed since the tape was made, and a "
                 "replay calls no hooks: trace again."
@@ -217,8 +211,8 @@ def _slot_of(capture: Any, tensor: torch.Tensor, state: set[int]) -> int:
 
 
 def _hooks_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    own = tensor._backward_hooks
-    after = tensor._post_accumulate_grad_hooks
+    own = backward_hooks(tensor)
+    after = accumulate_hooks(tensor)
     return (*(own or {}).values(), *(after or {}).values()) if own or after else ()
 
 

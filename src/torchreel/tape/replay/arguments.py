@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from torchreel._torch.autograd import forward_level
+from torchreel._torch.tensors import storage_address
 from torchreel.errors import GuardError, ReplayError
 from torchreel.program.model import Program, Ref, Slot, StorageOf
 from torchreel.program.query.writes import written_storages
@@ -49,7 +51,7 @@ class Arguments:
         self._check_gradients(tensors)
         for index, required in self._traced.like.turned if self._traced is not None and self._traced.like else ():
             tensors[index].requires_grad_(required)
-        if forward_ad._current_level >= 0:
+        if forward_level() >= 0:
             self._check_tangents(tensors)
         if self._shared and len(tensors) > 1:
             self._check_aliases(tensors)
@@ -309,7 +311,7 @@ def _kind(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], str, str]:
 def _shares(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.layout != torch.strided or b.layout != torch.strided:
         return a is b
-    return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+    return bool(storage_address(a.untyped_storage()) == storage_address(b.untyped_storage()))
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from torchreel._torch.dispatch import is_wrapper_subclass
 from torchreel.tape.structure import TensorLeaf, Whole, Wrapper
 
 
@@ -57,7 +57,7 @@ def _fit(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> N
 
 
 def _is_one_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not is_traceable_wrapper_subclass(value)
+    return isinstance(value, torch.Tensor) and not is_wrapper_subclass(value)
 
 
 def _fit_mapping(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.dispatch import disable_torch_function_of_subclasses
+from torchreel._torch.tensors import storage_address
 from torchreel.errors import GuardError
 from torchreel.program.model import Program, Slot
 
@@ -57,7 +59,7 @@ class Memory:
 
         `gradients` are those of now, by the slots of those that the tape knows.
         """
-        with torch._C.DisableTorchFunctionSubclass():
+        with disable_torch_function_of_subclasses():
             self._check_bits(gradients)
             for slot, offset in self._offsets.items():
                 tensor = gradients.get(slot, self._state[slot])
@@ -170,7 +172,7 @@ def storage_of(tensor: torch.Tensor) -> int:
     """Which storage it lies in; one without is alone with itself."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return -id(tensor)
-    return int(tensor.untyped_storage()._cdata)
+    return int(storage_address(tensor.untyped_storage()))
 
 
 def inputs_with_names(inputs: list[torch.Tensor], own: Iterable[torch.Tensor]) -> frozenset[int]:
@@ -188,7 +190,7 @@ def inputs_with_names(inputs: list[torch.Tensor], own: Iterable[torch.Tensor]) -
 
 def _lie(tensor: torch.Tensor) -> Any:
     try:
-        with torch._C.DisableTorchFunctionSubclass():
+        with disable_torch_function_of_subclasses():
             if tensor.layout is torch.strided and tensor.numel():
                 return storage_of(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
     except RuntimeError:  # of a class that has no memory of its own

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from torchreel._torch.dispatch import FunctionSchema, find_schema
 from torchreel.program.model import Program
 
 _OURS = "torchreel::"
@@ -55,9 +56,10 @@ def sentence(program: Program, found: Sequence[SchemaChange]) -> str:
     )
 
 
-def _schema(name: str) -> torch._C.FunctionSchema | None:
+def _schema(name: str) -> FunctionSchema | None:
     base, _, overload = name.partition(".")
     try:
-        return torch._C._get_schema(base, overload)
+        found: FunctionSchema = find_schema(base, overload)
     except RuntimeError:
         return None
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
+from torchreel._torch.tensors import negative_view
 from torchreel.errors import ReplayError
 from torchreel.program.model import Program, Slot
 
@@ -74,7 +75,7 @@ def _view(slot: Slot, storage: torch.UntypedStorage) -> torch.Tensor:
     if slot.conjugate:
         tensor = torch.conj(tensor)
     if slot.negative:
-        tensor = torch._neg_view(tensor)
+        tensor = negative_view(tensor)
     return tensor.requires_grad_(slot.requires_grad)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from torchreel import _tape
+from torchreel._torch import dispatch, functionalization
 from torchreel.errors import TraceError
 from torchreel.program import model
 from torchreel.program.model import Op, Program, Ref, Value
@@ -107,7 +108,7 @@ class FunctionalRun:
         ]
         for olds, news in zip(written, self._call_named(op, base, overload), strict=True):
             for old, new in zip(slots_in([olds]), news, strict=True):
-                _replace(self._values[old], _unwrapped(new))
+                functionalization.replace(self._values[old], _unwrapped(new))
 
     def _draws_in_another_order(self, op: Op) -> bool:
         """Random numbers are drawn in the order of memory, and the op without mutation may give another layout."""
@@ -124,21 +125,21 @@ class FunctionalRun:
         assert isinstance(op.args[0], Ref)
         target = self._values[op.args[0].slot]
         before = _unwrapped(target)
-        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)):
+        with dispatch.exclude_keys(dispatch.DispatchKeySet(dispatch.DispatchKey.Functionalize)):
             fresh = torch.ops.aten.empty_strided(before.shape, before.stride(), dtype=before.dtype)
             wrapped, self._values[op.args[0].slot] = target, fresh
             try:
                 self._call_named(op, *op.name.partition(".")[::2])
             finally:
                 self._values[op.args[0].slot] = wrapped
-        _replace(target, fresh)
+        functionalization.replace(target, fresh)
         return target
 
     def _call_named(self, op: Op, base: str, overload: str) -> Any:
         space, _, name = base.partition("::")
         function = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
         placed, named = [], {}
-        for argument, value in zip(function._schema.arguments, op.args, strict=True):
+        for argument, value in zip(dispatch.schema_of(function).arguments, op.args, strict=True):
             given = self._value(op, value, isinstance(argument.type, torch.TensorType))
             if argument.kwarg_only:
                 named[argument.name] = given
@@ -194,10 +195,10 @@ def functionalized() -> Iterator[None]:
     with contextlib.ExitStack() as switches:
         switches.enter_context(torch.random.fork_rng(devices=[]))
         switches.enter_context(torch.no_grad())
-        switches.enter_context(torch._C._DisableAutocast())
-        switches.enter_context(torch._C._AutoDispatchBelowAutograd())
-        torch._enable_functionalization(reapply_views=True)
-        switches.callback(torch._disable_functionalization)
+        switches.enter_context(dispatch.disable_autocast())
+        switches.enter_context(dispatch.below_autograd())
+        functionalization.enable(reapply_views=True)
+        switches.callback(functionalization.disable)
         yield
 
 
@@ -287,21 +288,11 @@ def _generator(record: model.RandomState) -> torch.Generator:
 
 
 def _wrapped(tensor: torch.Tensor) -> torch.Tensor:
-    return torch._to_functional_tensor(tensor) if tensor.layout == torch.strided else tensor
+    return functionalization.wrap(tensor) if tensor.layout == torch.strided else tensor
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    if not torch._is_functional_tensor(tensor):
-        return tensor
-    torch._sync(tensor)
-    return torch._from_functional_tensor(tensor)
-
-
-def _replace(target: torch.Tensor, value: torch.Tensor) -> None:
-    """Let a wrapped tensor, and all that are views of the same, hold another value."""
-    torch._functionalize_replace(target, value)
-    torch._functionalize_commit_update(target)
-    torch._functionalize_sync(target)
+    return functionalization.unwrap(tensor) if functionalization.is_wrapped(tensor) else tensor
 
 
 def slots_in(values: list[Value]) -> Iterator[int]:

@@ -15,6 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torchreel._torch.deployed import (
+    compiled_model,
+    has_avx2,
+    has_avx512,
+    is_compiled_model,
+    load_structure,
+    package_loader,
+    unflatten,
+)
 from torchreel.edge.formats.adapter import Adapter, Calls, Deployed, Location, Undo
 from torchreel.edge.formats.aotinductor.kernels import Kernels, folder_of, remember_folder, unpacked_packages
 from torchreel.edge.formats.calls import watch_call
@@ -24,12 +33,9 @@ from torchreel.edge.formats.native_stderr import unheard
 from torchreel.edge.formats.reasons import or_say
 from torchreel.errors import EdgeError
 
-_MODULE = "torch.export.pt2_archive._package"
-
 
 def adapts(module: Any) -> bool:
-    package = sys.modules.get(_MODULE)
-    return package is not None and isinstance(module, package.AOTICompiledModel)
+    return is_compiled_model(module)
 
 
 class AotInductor(Adapter):
@@ -75,15 +81,14 @@ def load(path: Path) -> Deployed:
     def run(tensors: Sequence[Any]) -> Any:
         nonlocal has_run
         import torch
-        from torch.utils import _pytree as pytree
 
-        structure = pytree.treespec_loads(model.loader.get_call_spec()[0])
+        structure = load_structure(model.loader.get_call_spec()[0])
         if structure.num_leaves != len(tensors):
             raise EdgeError(
                 f"The AOTInductor package takes {structure.num_leaves} inputs, and {len(tensors)} were given: give one "
                 f"for each."
             )
-        args, kwargs = pytree.tree_unflatten(list(tensors), structure)
+        args, kwargs = unflatten(list(tensors), structure)
         # What is wrong with the inputs the library writes to standard error, and raises as well.
         with torch.no_grad(), contextlib.nullcontext() if has_run else unheard():
             answer = model(*args, **kwargs)
@@ -94,17 +99,13 @@ def load(path: Path) -> Deployed:
 
 
 def _load_model(path: Path, name: str) -> Any:
-    import torch
-    from torch.export.pt2_archive._package import AOTICompiledModel
-
-    loader = torch._C._aoti.AOTIModelPackageLoader
     with or_say(
         f"The AOTInductor package {path} cannot be loaded",
         "Compile it again on this machine with torch._inductor.aoti_compile_and_package.",
     ):
-        _refuse_other_machine(path, loader.load_metadata_from_package(str(path), name))
+        _refuse_other_machine(path, package_loader.load_metadata_from_package(str(path), name))
         before = unpacked_packages()
-        model = AOTICompiledModel(loader(str(path), name, False, 1, -1))
+        model = compiled_model(package_loader(str(path), name, False, 1, -1))
     for folder in unpacked_packages() - before:
         remember_folder(model, folder)
     return model
@@ -112,15 +113,13 @@ def _load_model(path: Path, name: str) -> Any:
 
 def _refuse_other_machine(path: Path, metadata: dict[str, str]) -> None:
     """Native code of another machine ends the process, where PyTorch's own loader only warns."""
-    import torch
-
     instructions = metadata.get("AOTI_CPU_ISA", "")
     for key, here in (("AOTI_PLATFORM", sys.platform), ("AOTI_MACHINE", platform.machine())):
         if metadata.get(key, here) != here:
             raise EdgeError(_other_machine(path, metadata[key], here))
-    if instructions.startswith(("AVX512", "AMX")) and not torch.cpu._is_avx512_supported():
+    if instructions.startswith(("AVX512", "AMX")) and not has_avx512():
         raise EdgeError(_other_machine(path, instructions, "without it"))
-    if instructions.startswith("AVX2") and not torch.cpu._is_avx2_supported():
+    if instructions.startswith("AVX2") and not has_avx2():
         raise EdgeError(_other_machine(path, instructions, "without it"))
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from torchreel._torch.dispatch import find_schema
 from torchreel.edge.formats.adapter import TensorType
 from torchreel.edge.formats.executorch.flatbuffer import Buffer, FlatbufferError, Table
 from torchreel.edge.formats.executorch.op_call import Argument, OpCall
@@ -181,7 +180,7 @@ def _call(operator: str, indices: list[int], values: list[Table]) -> OpCall | No
 
 def _schema(name: str, overload: str) -> Any:
     try:
-        return torch._C._get_schema(name, overload)
+        return find_schema(name, overload)
     except RuntimeError:  # an op of another library
         return None
 

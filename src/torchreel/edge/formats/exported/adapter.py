@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from torchreel._torch.deployed import is_module_of_program
 from torchreel.edge.formats.adapter import Adapter, Calls, Location, Undo
 from torchreel.edge.formats.calls import watch_method
 from torchreel.edge.formats.exported.fx_locations import FxLocations, location_of_node
@@ -18,13 +18,7 @@ __all__ = ["Exported", "adapts", "load"]
 
 
 def adapts(module: Any) -> bool:
-    return isinstance(module, ExportedProgram) or _is_module_of_program(module)
-
-
-def _is_module_of_program(module: Any) -> bool:
-    # torch gives these modules a class of their own, in a file that it imports when it makes the first one.
-    unlift = sys.modules.get("torch.export._unlift")
-    return unlift is not None and isinstance(module, unlift._StatefulGraphModule)
+    return isinstance(module, ExportedProgram) or is_module_of_program(module)
 
 
 class Exported(Adapter):

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
+from torchreel._torch.deployed import known_containers, register_container
 from torchreel.edge.formats.exported.pt2 import MODELS, Archive
 
 
@@ -32,8 +31,8 @@ def stand_in_for_containers(archive: Archive, program: str) -> None:
 def stand_in(structures: Iterable[str]) -> None:
     """Of structures as PyTorch writes them. A package that registers its own class later has its way again."""
     names = {name for structure in structures if structure for name in _classes(json.loads(structure))}
-    for name in names - pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.keys():
-        pytree._private_register_pytree_node(
+    for name in names - known_containers.keys():
+        register_container(
             (kind := type(name.rpartition(".")[2], (StandIn,), {})),
             lambda held: (list(held), held.context),
             _unflatten(kind),

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+from torchreel._torch.deployed import lines_of_nodes
 from torchreel.edge.formats.adapter import Frame, Location
 from torchreel.edge.formats.tracebacks import frames_of
 
@@ -37,7 +38,7 @@ class FxLocations:
         code = type(module).forward.__code__
         nodes = list(module.graph.nodes)
         # torch.fx counts the lines from the one that says "def".
-        for line, index in (getattr(module, "_lineno_map", None) or {}).items():
+        for line, index in lines_of_nodes(module).items():
             if index is not None and index < len(nodes):
                 location = location_of_node(nodes[index], inherited)
                 if location is not None:

@@ -11,8 +11,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
 
+from torchreel._torch.deployed import unflatten
 from torchreel.edge.formats.adapter import Deployed, InputSpec
 from torchreel.edge.formats.aotinductor import adapter as aotinductor
 from torchreel.edge.formats.exported import pt2, pt2_text
@@ -118,7 +118,7 @@ def _arguments(program: ExportedProgram, inputs: list[_Input], tensors: Sequence
         raise EdgeError(f"The exported program takes {taken} inputs, and {len(tensors)} were given: give one for each.")
     given = iter(tensors)
     leaves = [_value(each, given) for each in inputs]
-    return pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    return unflatten(leaves, program.call_spec.in_spec)
 
 
 def _value(each: _Input, given: Iterator[Any]) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchreel._torch.deployed import load_pt2, open_pt2
 from torchreel.errors import EdgeError
 
 MODELS = "models/"
@@ -58,8 +59,6 @@ class Archive:
         return names[0]
 
     def load_programs(self) -> dict[str, Any]:
-        from torch.export.pt2_archive._package import load_pt2
-
         return dict(load_pt2(str(self.path)).exported_programs)
 
 
@@ -68,10 +67,8 @@ def open_archive(path: Path) -> Archive:
         raise EdgeError(f"There is no file {path}: give the path of a .pt2 file.")
     # PyTorch's reader takes seconds to import: only for what may well be such a file.
     _refuse_foreign(path)
-    from torch.export.pt2_archive._package import PT2ArchiveReader
-
     try:
-        reader = PT2ArchiveReader(str(path))
+        reader = open_pt2(str(path))
         archive = Archive(path, tuple(reader.get_file_names()), reader)
     except Exception as error:
         raise EdgeError(_DAMAGED.format(path=path)) from error

@@ -13,21 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim import (
-    _adafactor,
-    _functional,
-    _muon,
-    adadelta,
-    adagrad,
-    adam,
-    adamax,
-    asgd,
-    nadam,
-    radam,
-    rmsprop,
-    sgd,
-)
 
+from torchreel._torch.modules import SPARSE_ADAM, STEP_FUNCTIONS
 from torchreel.tape.capture import numbers
 from torchreel.tape.capture.optimizers.group_settings import changed_setting
 from torchreel.tape.quiet import quietly, unobserved
@@ -35,22 +22,7 @@ from torchreel.tape.quiet import quietly, unobserved
 if TYPE_CHECKING:
     from torchreel.tape.capture.session import Session
 
-# Each takes one step of a group, for all of its parameters. They compute with their numbers in Python's own arithmetic,
-# which a Number follows, and with nothing else; SparseAdam also calls math.sqrt.
-_FUNCTIONS: list[tuple[Any, str]] = [
-    (_adafactor, "adafactor"),
-    (_muon, "muon"),
-    (adadelta, "adadelta"),
-    (adagrad, "adagrad"),
-    (adam, "adam"),
-    (adamax, "adamax"),
-    (asgd, "asgd"),
-    (nadam, "nadam"),
-    (radam, "radam"),
-    (rmsprop, "rmsprop"),
-    (sgd, "sgd"),
-]
-_SPARSE_ADAM = (_functional, "sparse_adam")
+_sparse, _ = SPARSE_ADAM
 
 
 @dataclass
@@ -164,14 +136,14 @@ def _followed_sparse(function: Any) -> Any:
         if session is None or optimizer is None:
             return function(params, grads, exp_avgs, exp_avg_sqs, state_steps, **kwargs)
         counts = [_count(session, optimizer.state[param]) for param in params]
-        plain = _functional.math
-        _functional.math = types.SimpleNamespace(sqrt=numbers.square_root)
+        plain = _sparse.math
+        _sparse.math = types.SimpleNamespace(sqrt=numbers.square_root)
         try:
             with numbers.Following(session.capture, session.uses, session.escaped):
                 steps = [count.tensor.add_(1).item() for count in counts]
                 return function(params, grads, exp_avgs, exp_avg_sqs, steps, **kwargs)
         finally:
-            _functional.math = plain
+            _sparse.math = plain
 
     return call
 
@@ -190,8 +162,8 @@ def _count(session: Session, state: dict[str, Any]) -> Count:
 _EXCHANGED = [
     *(
         (module, name, function, _followed(function))
-        for module, name in _FUNCTIONS
+        for module, name in STEP_FUNCTIONS
         for function in [getattr(module, name)]
     ),
-    (*_SPARSE_ADAM, _functional.sparse_adam, _followed_sparse(_functional.sparse_adam)),
+    (*SPARSE_ADAM, _sparse.sparse_adam, _followed_sparse(_sparse.sparse_adam)),
 ]

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
+from torchreel._torch.dispatch import find_schema
+from torchreel._torch.tensors import storage_address, storage_use_count, tensor_use_count
 from torchreel.program.model import Op, Program, Ref, Slot, StorageOf, Tree
 from torchreel.program.query.writes import written_storages
 
@@ -22,9 +24,9 @@ _LIFT = "aten::lift_fresh"  # torch.tensor() and its kin announce what they made
 def is_held_by_tape_alone(tensor: torch.Tensor) -> bool:
     """Whether nobody else has it. To be called with a tensor that the caller has in a tuple and in a variable."""
     # The tape and the Python object hold the tensor; the object is held by it, the tuple, the variable, and two calls.
-    if tensor._use_count() > 2 or sys.getrefcount(tensor) > 5 or tensor.layout != torch.strided:
+    if tensor_use_count(tensor) > 2 or sys.getrefcount(tensor) > 5 or tensor.layout != torch.strided:
         return False
-    return bool(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= 2)
+    return bool(storage_use_count(storage_address(tensor.untyped_storage())) <= 2)
 
 
 def announced(program: Program) -> set[int]:
@@ -104,7 +106,7 @@ def _insert_copy(program: Program, constant: int, slot: int) -> None:
     first = program.ops[index]
     copy = Op("aten::clone", [Ref(constant), None], [Ref(slot)], first.stack, first.module, thread=first.thread,
               time_ns=first.time_ns, inserted=True)  # fmt: skip
-    program.schemas["aten::clone"] = str(torch._C._get_schema("aten::clone", ""))
+    program.schemas["aten::clone"] = str(find_schema("aten::clone", ""))
     insert(program, index, copy)
 
 

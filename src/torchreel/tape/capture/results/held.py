@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torchreel._torch.modules import buffers_of
 from torchreel.tape.capture.results.effects import Effect, effects_of
 
 _PASSING = (types.FrameType, torch.autograd.function.FunctionCtx)
@@ -94,4 +95,4 @@ def _is_inner(holder: Any) -> bool:
 def _spaces(modules: list[torch.nn.Module]) -> Iterator[tuple[Any, dict[str, Any]]]:
     for module in modules:
         yield vars(module).__setitem__, vars(module)
-        yield module._buffers.__setitem__, module._buffers
+        yield buffers_of(module).__setitem__, buffers_of(module)

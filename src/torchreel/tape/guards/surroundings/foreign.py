@@ -23,6 +23,9 @@ from typing import Any
 import numpy
 import torch
 
+from torchreel._cpython.interpreter import SimpleCData
+from torchreel._torch.autograd import accumulate_hooks, backward_hooks
+from torchreel._torch.modules import module_hooks, step_post_hooks, step_pre_hooks
 from torchreel.tape.guards.surroundings.readable_code import names_of
 
 # What these have in them is how they work, or what they report, and no value that a function computes with.
@@ -115,7 +118,7 @@ def unknown(name: str, value: Any, is_untold: bool) -> str:
 
 def is_bytes(value: Any) -> bool:
     """Memory that has no attributes: what ctypes and mmap make."""
-    return isinstance(value, mmap.mmap | ctypes.Array | ctypes.Structure | ctypes._SimpleCData | memoryview)
+    return isinstance(value, mmap.mmap | ctypes.Array | ctypes.Structure | SimpleCData | memoryview)
 
 
 def is_file(value: Any) -> bool:
@@ -130,9 +133,9 @@ def _reads(file: Any) -> bool:
 def hooks_of(owner: Any) -> Iterable[Any]:
     """The functions that torch calls when something is done with a tensor, a module or an optimizer."""
     if isinstance(owner, torch.Tensor):
-        tables = [owner._backward_hooks, owner._post_accumulate_grad_hooks]
+        tables = [backward_hooks(owner), accumulate_hooks(owner)]
     elif isinstance(owner, torch.nn.Module):
-        tables = [owner._forward_hooks, owner._forward_pre_hooks, owner._backward_hooks, owner._backward_pre_hooks]
+        tables = list(module_hooks(owner))
     else:
-        tables = [owner._optimizer_step_pre_hooks, owner._optimizer_step_post_hooks]
+        tables = [step_pre_hooks(owner), step_post_hooks(owner)]
     return [hook for table in tables if table for hook in table.values()]

@@ -23,6 +23,8 @@ from typing import Any
 import numpy
 import torch
 
+from torchreel._cpython.interpreter import CachedFunction, global_random
+from torchreel._torch.modules import ABOUT_PARTS, PARTS, buffers_of, modules_of, parameters_of
 from torchreel.tape.guards.surroundings.containers import guarded_container, parts_of
 from torchreel.tape.guards.surroundings.foreign import attributes_of, functions_in, hooks_of, is_foreign, unknown
 from torchreel.tape.guards.surroundings.guarded_values import MAPPINGS, GuardedValues
@@ -45,7 +47,7 @@ _MAKERS = ("__init__", "__new__", "__post_init__")
 # Methods that torch calls by itself; so does Python those between underscores.
 _ALWAYS = {"forward", "backward", "setup_context", "jvp", "vmap"}
 # Of a module: what is looked at elsewhere, or is no setting.
-_OWN = {"_parameters", "_buffers", "_modules", "_is_full_backward_hook", "_non_persistent_buffers_set"}
+_OWN = {*PARTS, *ABOUT_PARTS}
 
 
 def roots_of(function: Any) -> Iterator[tuple[str, Any]]:
@@ -165,7 +167,7 @@ class Reached:
                 self._queue.append((name, value.__self__))
         elif isinstance(value, functools.partial):
             self._queue += [(name, value.func), (name, value.args), (name, value.keywords)]
-        elif isinstance(value, functools._lru_cache_wrapper):
+        elif isinstance(value, CachedFunction):
             self._queue.append((name, value.__wrapped__))
         elif isinstance(value, weakref.ref):
             self._queue.append((name, value()))
@@ -183,7 +185,7 @@ class Reached:
         self._objects.append((name, value))
         self._visit_class(type(value))
         if isinstance(value, torch.nn.Module):
-            own = [*value._parameters.items(), *value._buffers.items()]
+            own = [*parameters_of(value).items(), *buffers_of(value).items()]
             self._queue += ((joined(name, key), each) for key, each in own if each is not None)
         if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
             self._queue += ((f"a hook of {name}", hook) for hook in hooks_of(value))
@@ -191,7 +193,7 @@ class Reached:
     def _visit_attributes(self, name: str, value: Any) -> None:
         parts = [(key, vars(value)[key]) for key in self._read_keys(value)]
         if isinstance(value, torch.nn.Module):
-            parts += value._modules.items()
+            parts += modules_of(value).items()
         for key, part in parts:
             if isinstance(part, str):
                 self._values.add(part)
@@ -220,7 +222,7 @@ class Reached:
         if module is os:
             self._asks_system = True
         elif module is random:
-            self._hidden.append((name, random._inst))
+            self._hidden.append((name, global_random()))
         elif module is numpy or module is numpy.random:
             self._hidden.append((f"{name}.random" if module is numpy else name, numpy.random.mtrand._rand))
         elif is_users_module(module.__name__) and not is_installed(getattr(module, "__file__", None) or ""):
