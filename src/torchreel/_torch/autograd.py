@@ -16,7 +16,6 @@ __all__ = [
     "accumulate_hooks",
     "backward_hooks",
     "enable_record_function",
-    "engine",
     "forward_level",
     "is_functorch_wrapper",
     "other_operand",
@@ -33,9 +32,6 @@ set_versions = torch._C._autograd._unsafe_set_version_counter
 
 # The code of the context manager that sets a tensor's version back.
 PRESERVES_VERSION = torch.autograd.grad_mode._unsafe_preserve_version_counter.__init__.__code__
-
-# The engine that runs backwards.
-engine = torch.autograd.Variable._execution_engine
 
 # Whether a tensor is one that a transform of torch.func wraps around another.
 is_functorch_wrapper = torch._C._functorch.is_functorch_wrapped_tensor

@@ -91,7 +91,7 @@ def _invoke_builtin(call: FollowedCall, function: Any, values: list[Any], keywor
 
 
 def _descriptor_of(function: Any, owner: Any) -> Any:
-    """The method of C that a bound one was made of, wherever among the bases it stands."""
+    """The C method behind a bound method, found among the bases of its object's class."""
     kinds = type.__dict__["__mro__"].__get__(type(owner))
     if isinstance(owner, type):
         kinds = (*type.__dict__["__mro__"].__get__(owner), *kinds)
@@ -107,8 +107,6 @@ def _descriptor_of(function: Any, owner: Any) -> Any:
 
 def _invoke_method(call: FollowedCall, method: Any, values: list[Any], keywords: dict[str, Any]) -> Told:
     rule = python_functions.METHODS.get(id(method)) or torch_functions.METHODS.get(id(method))
-    if rule is None:
-        rule = torch_functions.rule_of_method(method)
     if rule is None:
         raise EagerError(f"calls {method.__objclass__.__module__}.{method.__qualname__}(), which is not known")
     return rule(call, values, keywords)

@@ -268,11 +268,7 @@ for _kind in c_functions.CONTEXT_MANAGERS:
             _know(FUNCTIONS, _nothing, getattr(_function, "__func__", _function))
 
 
-def _finfo(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
-    return None
-
-
-CLASSES.update({torch.finfo: _finfo, torch.iinfo: _finfo, torch.device: _finfo, torch.Size: _make})
+CLASSES.update({torch.finfo: _nothing, torch.iinfo: _nothing, torch.device: _nothing, torch.Size: _make})
 
 
 def _group(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
@@ -374,7 +370,7 @@ _OF_OPERATORS = frozenset(("aten", "prims", "quantized", "_c10d_functional", "_c
 
 
 def _is_known_operator(operator: Any) -> bool:
-    """One of torch's own, or one whose kernel is a function of Python, which is followed."""
+    """An op of torch, or a custom op whose kernel is a Python function, which is followed."""
     return operator.namespace in _OF_OPERATORS or dispatch.schema_of(operator).name in CUSTOM_OPS
 
 
@@ -483,11 +479,6 @@ def _make_generator(call: FollowedCall, values: list[Any], keywords: dict[str, A
 for _name in ("get_state", "set_state", "manual_seed", "initial_seed", "seed"):
     _know(METHODS, _of_generator(_name), vars(c_functions.Generator)[_name])
 CLASSES[torch.Generator] = _make_generator
-
-
-def rule_of_method(method: Any) -> Rule | None:
-    """Of a descriptor that is not listed itself."""
-    return None
 
 
 def rule_of_object(function: Any) -> Rule | None:

@@ -31,18 +31,18 @@ _IDS = ("id", "thread", "fwd_thread", "seq", "module", "stack", "inputs", "node"
 _COLUMNS = [*_IDS, "parent", "fwd", "name", "overload", "kind", "start_ns", "dur_ns", "flops", "alloc_bytes", "async"]
 _COLUMNS += ["script_modules"]
 # Calls of these kinds say where others were made, and have no stack of their own.
-PLACES = ("python", "module")
+PYTHON_CALLS = ("python", "module")
 
 
 def read_calls(
     reel: Reel,
-    places: bool,
+    python_calls: bool,
     flops: bool,
     memory: bool = True,
     every: bool = False,
     moved: pa.Table | None = None,
 ) -> pa.Table:
-    """The calls of the reel's own process; with `places` also those of Python functions and modules.
+    """The calls of the reel's own process; with `python_calls` also those of Python functions and modules.
 
     Without `memory` there is nothing of the allocator, though a recording that was joined may have it.
 
@@ -54,10 +54,12 @@ def read_calls(
     names = shown_names(reel, ops)
     kind = ops["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
     end = numbers(ops, "start_ns") + numbers(ops, "dur_ns")
-    is_place = np.isin(kind, PLACES)
+    is_python_call = np.isin(kind, PYTHON_CALLS)
     hidden = np.array([is_hidden_event(name) for name in names.dictionary.to_pylist()], bool)[names.indices.to_numpy()]
     hidden &= not every
-    hidden |= crossed(caller, end, is_place, (kind == "range") & ~_is_async(ops)) if places else is_place
+    hidden |= (
+        crossed(caller, end, is_python_call, (kind == "range") & ~_is_async(ops)) if python_calls else is_python_call
+    )
     parent, kept = nest(caller, end, names.indices.to_numpy(), hidden, _is_async(ops), merge=not every)
     calls = pa.table(
         {
@@ -74,7 +76,7 @@ def read_calls(
             "flow": _flows(ops),
             "parent": np.where(parent >= 0, (np.cumsum(kept) - 1)[parent], -1),
             **{name: numbers(ops, name) for name in _IDS if name != "stack"},
-            "stack": np.where(is_place, -1, numbers(ops, "stack")),
+            "stack": np.where(is_python_call, -1, numbers(ops, "stack")),
         }
     ).filter(pa.array(kept))
     if memory:
@@ -141,10 +143,10 @@ def _with_memory(calls: pa.Table, allocs: pa.Table, around: Integers) -> pa.Tabl
     columns |= {"async": pa.array(zero.astype(bool)), "thread": pa.array(numbers(allocs, "thread"))}
     both = pa.concat_tables([calls, pa.table(columns).select(calls.column_names)]).unify_dictionaries()
     order = np.argsort(numbers(both, "start_ns"), kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     parent = numbers(both, "parent")[order]
-    moved = np.where(parent >= 0, place[parent], -1)
+    moved = np.where(parent >= 0, position[parent], -1)
     both = both.take(pa.array(order)).combine_chunks()
     return both.set_column(both.column_names.index("parent"), "parent", pa.array(moved))
 

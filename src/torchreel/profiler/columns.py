@@ -21,7 +21,7 @@ def numbers(table: pa.Table, column: str, null: int = -1) -> Integers:
 
 
 def rows_of(ids: Integers, wanted: Integers) -> Integers:
-    """The row in which each wanted id stands, -1 where it stands in none."""
+    """The row of each wanted id, -1 if there is none."""
     if not len(ids):
         return np.full(len(wanted), -1)
     order = np.argsort(ids)

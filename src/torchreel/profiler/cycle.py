@@ -52,7 +52,7 @@ class Cycle:
 
     def stop(self) -> Reel:
         """End the recording."""
-        self.collect(False)  # what it takes to end it is not the program's
+        self.collect(False)  # garbage of ending the recording is not the program's
         _leave()
         try:
             reel = self._recorder.stop()

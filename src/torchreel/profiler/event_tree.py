@@ -66,7 +66,7 @@ class KinetoResults:
         return self._details.start_ns
 
     def events(self) -> list[KinetoEvent]:
-        """Every call, without its place in the tree."""
+        """Every call, without its parent and children."""
         return self._events
 
     def experimental_event_tree(self) -> list[ProfilerEvent]:
@@ -279,7 +279,7 @@ def _input(dtype: str, sizes: Any, strides: Any, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class PyFrameState:
-    """A place in Python source."""
+    """A line of Python source."""
 
     file_name: str
     line_number: int

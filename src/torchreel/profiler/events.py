@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from torch.autograd.profiler_util import EventList, FunctionEvent
 
+from torchreel._collector import collector_paused
 from torchreel._torch.profiler import mark_tree_as_built
-from torchreel.profiler.calls import PLACES
+from torchreel.profiler.calls import PYTHON_CALLS
 from torchreel.profiler.columns import above, numbers
 from torchreel.profiler.details import CallDetails
 from torchreel.profiler.names import module_number
@@ -30,18 +29,6 @@ SCOPES = {"backward": 1, "torchscript": 2, "custom": 4, "lite": 6, "range": 7, "
 # Kineto's name for what each kind of call is; all others are ops.
 _ACTIVITIES = {"range": "user_annotation", "python": "python_function", "module": "python_function", "memory": None}
 _TIMED_EVERY = 1024
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Python's garbage collector looks at all objects again and again while many are made, none of them garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Events(EventList):  # type: ignore[misc]
@@ -60,7 +47,7 @@ def _trace_line(event: FunctionEvent) -> str:
     return json.dumps({"name": event.trace_name, "ph": "X", **when, **where, "args": {}})
 
 
-@_collector_paused()
+@collector_paused()
 def event_list(
     calls: pa.Table, details: CallDetails, timeout_s: float | None, metadata: bool = False, **shown: bool
 ) -> EventList:
@@ -81,9 +68,9 @@ def event_list(
 
 def _python_parents(calls: pa.Table) -> list[int]:
     """For each call of Python's the id of the one around it, -1 for none and for all other calls."""
-    is_place = np.isin(calls["kind"].cast(pa.string()).to_numpy(zero_copy_only=False), PLACES)
+    is_python_call = np.isin(calls["kind"].cast(pa.string()).to_numpy(zero_copy_only=False), PYTHON_CALLS)
     parent = numbers(calls, "parent")
-    nearest = above(np.where(is_place, parent, -1), parent, lambda _, row: ~is_place[row])
+    nearest = above(np.where(is_python_call, parent, -1), parent, lambda _, row: ~is_python_call[row])
     ids: list[int] = np.where(nearest >= 0, numbers(calls, "id")[nearest] + 1, -1).tolist()
     return ids
 
@@ -125,7 +112,7 @@ def _values(column: pa.Array) -> list[Any]:
 def _event(call: dict[str, Any], details: CallDetails, metadata: bool) -> FunctionEvent:
     kind, thread = call["kind"], call["thread"]
     arguments = details.arguments(call["inputs"])
-    is_place = kind in PLACES
+    is_python_call = kind in PYTHON_CALLS
     start = call["start_ns"] - details.start_ns
     event = FunctionEvent(
         id=call["id"],
@@ -149,9 +136,9 @@ def _event(call: dict[str, Any], details: CallDetails, metadata: bool) -> Functi
         device_resource_id=details.os_thread.get(thread, 0),
         flops=call["flops"],
         is_user_annotation=kind == "range",
-        is_python_function=is_place,
+        is_python_function=is_python_call,
         activity_type=_ACTIVITIES.get(kind, "cpu_op"),
-        metadata_json=f'"Ev Idx": {call["id"]}' if metadata and not is_place else "",
+        metadata_json=f'"Ev Idx": {call["id"]}' if metadata and not is_python_call else "",
         flow_id=call["flow"],
         flow_type=int(call["flow"] > 0),
         flow_start=call["flow"] > 0 and kind != "backward",
@@ -159,7 +146,7 @@ def _event(call: dict[str, Any], details: CallDetails, metadata: bool) -> Functi
         structured_input_shapes=arguments.dims,
         structured_input_strides=arguments.strides,
         input_dtypes=arguments.dtypes,
-        python_id=call["id"] + 1 if is_place else -1,
+        python_id=call["id"] + 1 if is_python_call else -1,
         python_module_id=module_number(call["name"]) if kind == "module" else -1,
     )
     event.module_hierarchy = call["script_modules"] or details.module(call["module"])

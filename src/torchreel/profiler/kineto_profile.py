@@ -18,7 +18,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity
 
 from torchreel._torch.profiler import KinetoProfile, NumpyEncoder, distributed_info, metadata_of_trace, warn_once
-from torchreel.errors import AlreadyRecordingError, RecorderError, ReelExistsError, UnavailableError
+from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError, UnavailableError
 from torchreel.profiler.arguments import (
     check_activities,
     check_timeout,
@@ -27,9 +27,9 @@ from torchreel.profiler.arguments import (
     shown_categories,
 )
 from torchreel.profiler.cycle import Cycle
-from torchreel.profiler.metadata import attach, parsed
 from torchreel.profiler.results import ResultOptions, Results
 from torchreel.reel import Reel
+from torchreel.reel.meta import write_meta
 
 _last_started: weakref.ref[_KinetoProfile] | None = None
 
@@ -196,7 +196,7 @@ class _KinetoProfile(KinetoProfile):  # type: ignore[misc]
         if cycle is not None:
             began = time.perf_counter_ns()
             reel = cycle.stop()
-            attach(reel, self._metadata())
+            _attach(reel, self._metadata())
             self.profiler.add(reel)
             self._has_new_trace = True
             self.profiler.took("profiler_disable_call_duration_us", began)
@@ -240,10 +240,10 @@ class _KinetoProfile(KinetoProfile):  # type: ignore[misc]
 
     def add_metadata_json(self, key: str, value: str) -> None:
         """Put a JSON value at the top level of traces; before, while or after they are recorded."""
-        parsed(key, value)
+        _parsed(key, value)
         metadata_of_trace(self)[key] = value
         if self.profiler.has_results:
-            attach(self.reel, self._metadata())
+            _attach(self.reel, self._metadata())
 
     def preset_metadata_json(self, key: str, value: str) -> None:
         """The same as add_metadata_json, which torch refuses before the start."""
@@ -256,6 +256,23 @@ class _KinetoProfile(KinetoProfile):  # type: ignore[misc]
         return {
             **{flag: 1 for flag in flags if getattr(self, flag)},
             **({"distributedInfo": json.loads(json.dumps(world, cls=NumpyEncoder))} if world else {}),
-            **{key: parsed(key, value) for key, value in {**self.preset_metadata, **metadata_of_trace(self)}.items()},
+            **{key: _parsed(key, value) for key, value in {**self.preset_metadata, **metadata_of_trace(self)}.items()},
             "trace_id": self.profiler.trace_id,
         }
+
+
+def _parsed(key: str, value: str) -> Any:
+    """The value of a JSON text."""
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"The metadata {key!r} has the value {value!r}, which is not JSON ({error}): "
+            "write it with json.dumps, or use add_metadata for plain text."
+        ) from None
+
+
+def _attach(reel: Reel, metadata: dict[str, Any]) -> None:
+    """Put the metadata into the reel, in memory and on disk."""
+    reel.meta["metadata"] = metadata
+    write_meta(reel.path, reel.meta)

@@ -13,8 +13,8 @@ from torchreel.profiler.columns import Booleans, Integers, above
 _NEVER = np.iinfo(np.int64).max
 
 
-def crossed(caller: Integers, end: Integers, is_place: Booleans, is_range: Booleans) -> Booleans:
-    """Which places overlap with a range without one containing the other.
+def crossed(caller: Integers, end: Integers, is_python_call: Booleans, is_range: Booleans) -> Booleans:
+    """Which Python calls overlap with a range without one containing the other.
 
     `__enter__` and `__exit__` of a range do, and all that they call on the way. Shown as calls beside the range, the
     time that they share with it would be counted twice, and the call around both left with less than none.
@@ -23,12 +23,12 @@ def crossed(caller: Integers, end: Integers, is_place: Booleans, is_range: Boole
     climbing = np.flatnonzero(is_range & (caller >= 0))
     up = caller[climbing]
     while len(climbing):
-        outlived = is_place[up] & (end[up] < end[climbing])
+        outlived = is_python_call[up] & (end[up] < end[climbing])
         climbing, up = climbing[outlived], up[outlived]
         result[up] = True
         up = caller[up]
         climbing, up = climbing[up >= 0], up[up >= 0]
-    return result | (is_place & (_first_end_above(caller, end, is_range) < end))
+    return result | (is_python_call & (_first_end_above(caller, end, is_range) < end))
 
 
 def _first_end_above(caller: Integers, end: Integers, is_range: Booleans) -> Integers:

@@ -107,7 +107,7 @@ class Results:
         moved = moved_steps(reel) if options.adjust_steps else None
         calls = read_calls(
             reel,
-            places=options.with_stack,
+            python_calls=options.with_stack,
             flops=options.with_flops,
             memory=options.profile_memory,
             every=every,

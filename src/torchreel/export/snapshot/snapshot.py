@@ -6,12 +6,10 @@ objects, so that a pickle holds each once.
 
 from __future__ import annotations
 
-import gc
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from torchreel._collector import collector_paused
 from torchreel.export.output import Progress, Target, name_of, writing
 from torchreel.export.snapshot.devices import Device, devices_of
 from torchreel.export.snapshot.events import events, ranges
@@ -27,7 +25,7 @@ _PROTOCOL = 4
 def write(reel: Reel, target: Target, progress: Progress) -> None:
     """Write the whole reel as one snapshot: JSON if the name ends in .json or .json.gz, else a pickle."""
     as_json = name_of(target).removesuffix(".gz").endswith(".json")
-    with writing(target, text=as_json) as file, _no_collection():
+    with writing(target, text=as_json) as file, collector_paused():
         snapshot = snapshot_of(reel)
         if as_json:
             write_json(snapshot, file)
@@ -35,18 +33,6 @@ def write(reel: Reel, target: Target, progress: Progress) -> None:
             pickle.Pickler(file, _PROTOCOL).dump(snapshot)
     count = reel.sql("SELECT count(*) AS n FROM ops")["n"][0].as_py()
     progress(count, count)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of values are made and all of them are kept: looking for garbage among them takes half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def snapshot_of(reel: Reel) -> dict[str, Any]:

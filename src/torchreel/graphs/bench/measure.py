@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from torchreel.errors import OptionError, TorchreelError
-from torchreel.graphs.bench.costs import Share, shares_of
 from torchreel.graphs.bench.target import Target, sentence_of
 from torchreel.graphs.call.entry import Graphed, graphed
+from torchreel.graphs.tree import status
 
 EAGER, GRAPHED, RELAXED, COMPILED = "eager", "graphed", "graphed, exact=False", "torch.compile"
 
@@ -38,6 +38,17 @@ class MeasureOptions:
     inference: bool = False  # all in torch.inference_mode()
     threads: int | None = None  # as many as torch chooses
     seconds: float = 2.0  # for the windows of all ways together
+
+
+@dataclass(frozen=True)
+class Share:
+    """The ops of a replay that are of one kind and on one source line."""
+
+    op: str
+    layer: str  # of the kernels: how they are called
+    line: str  # of the user's source
+    calls: int
+    ns: float
 
 
 @dataclass(frozen=True)
@@ -165,3 +176,17 @@ def _window(target: Target, call: Callable[..., Any], count: int) -> float:
 def _way(name: str, times: list[float], ready_ns: int) -> Way:
     low, median, high = statistics.quantiles(times, n=4, method="inclusive")
     return Way(name, median, low, high, ready_ns)
+
+
+def shares_of(target: Target, fast: Graphed) -> tuple[list[Share], str]:
+    """Where the time of a replay goes, the greatest share first; or why calls are not replayed."""
+    skips = status(fast).skips
+    if skips:
+        return [], skips[0].reason
+    if not hasattr(type(fast), "costs"):  # an engine that cannot tell its ops apart
+        return [], ""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for cost in target.call(fast.costs):
+        found.setdefault((cost.op, cost.layer, cost.line), []).append(cost.ns)
+    shares = [Share(*who, len(several), sum(several)) for who, several in found.items()]
+    return sorted(shares, key=lambda share: -share.ns), ""

@@ -52,7 +52,7 @@ def load_target(name: str, expression: str | None = None, shapes: Sequence[str] 
 
 
 def sentence_of(error: BaseException) -> str:
-    """An exception of the user's code in a line: what it was, and where it was raised."""
+    """One line about an exception of the user's code: its text, and where it was raised."""
     said = " ".join(str(error).split())
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
@@ -97,7 +97,7 @@ def _found(module: ModuleType, path: str, attribute: str) -> Callable[..., Any]:
         value = getattr(value, part)
     if isinstance(value, type) or not callable(value):
         raise OptionError(f"{attribute} of {path} is no function but {_kind(value)}: name a function or a module.")
-    # One that is graphed already is measured beside what it was before.
+    # If it is graphed already, measure the function inside.
     function: Callable[..., Any] = value.__wrapped__ if isinstance(value, Graphed) else value
     return function
 

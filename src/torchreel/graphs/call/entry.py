@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import sys
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from torchreel import _graphs, _tape
+from torchreel._collector import collector_paused
 from torchreel._cpython.interpreter import get_frame
 from torchreel._torch.tensors import version_of
 from torchreel.errors import GraphError, HeldOutputError, OptionError, TraceError, first_line
@@ -50,18 +49,6 @@ _WATCHED = "A debugger, coverage or a profile function of Python was active."
 _FOREIGN = "A mode of Python, a transform, hooks for saved tensors or a tape was active."
 _OTHER_SIZES = "Other sizes than the first ones run eagerly (skip_dynamic=True)."
 _NOT_LISTED = "Its sizes are not among capture_sizes."
-
-
-@contextlib.contextmanager
-def _collection_put_off() -> Iterator[None]:
-    """A recording makes thousands of objects that all live: looking at the whole heap for them would find nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _users_level() -> int:
@@ -176,7 +163,7 @@ class Graphed(_graphs.CachedCall):
     def _run_outside(self, why: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call at a time at which no graph runs."""
         if self._fixed is not None and not self._kinds:
-            return self._run(args, kwargs)  # Dynamo itself runs what it has just compiled
+            return self._run(args, kwargs)  # Dynamo runs a function once when it has compiled it
         watched = sys.gettrace() is not None or sys.getprofile() is not None
         reason = _FOREIGN if why == "foreign" else _WATCHED if watched else ""
         if reason:
@@ -355,7 +342,7 @@ class Graphed(_graphs.CachedCall):
         result = take.run(args, kwargs, kind.pattern)
         try:
             again = _Again(self, kind)
-            with _collection_put_off():
+            with collector_paused():
                 recording = take.recording(self._options, again, kind.after, self._fixed, kind.inputs_move)
         except RefusedError as refusal:
             self._eager += 1

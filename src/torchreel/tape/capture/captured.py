@@ -317,7 +317,7 @@ class Captured:
             record.role, record.name = named.role, named.name
             record.requires_grad = named.tensor.requires_grad
             used.add(named.name)
-            tensors[slot] = named.tensor  # the object itself: what is done to it later is seen
+            tensors[slot] = named.tensor  # the object itself, so that later changes of it are seen
 
     def _write_generators(self, program: Program, tensors: dict[int, torch.Tensor]) -> None:
         for index, (device, is_default, made_inside, state) in enumerate(self._capture.generators()):

@@ -12,7 +12,7 @@ from torchreel._torch.compiler import compiled_graph_class
 
 
 def watch(regions: list[Any]) -> Callable[[], None]:
-    """See calls of compiled regions; each new one is added to `regions`. Gives what ends it."""
+    """Put calls of compiled regions on the tape, and new regions into `regions`. Returns the function that ends it."""
     graph = compiled_graph_class()
     if graph is None:
         return lambda: None

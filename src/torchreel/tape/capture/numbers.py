@@ -25,7 +25,7 @@ ITEM = "aten::_local_scalar_dense"
 
 @dataclass(frozen=True)
 class Item:
-    """A number that an op gave to Python, by the place of its record in the capture."""
+    """A number that an op gave to Python, by the index of its record in the capture."""
 
     record: int
     escaped: set[int] = field(default_factory=set, compare=False)  # records of those that went where none is followed
@@ -101,7 +101,7 @@ class Number(float):
 
     __hash__ = float.__hash__
 
-    # What comes of these is a plain number, of which nobody knows what it was computed from.
+    # These return plain numbers, which carry no formula: the number has escaped.
     def __float__(self) -> float:
         return _escaped(self, float.__float__(self))
 
@@ -143,7 +143,7 @@ def square_root(value: float) -> float:
 
 
 def _computed(value: Any, left: Any, right: Any, *words: str) -> Any:
-    if type(value) is not float:  # NotImplemented: the other one is a tensor, which knows what to do
+    if type(value) is not float:  # NotImplemented: the other operand is a tensor, whose method is called next
         return value
     return Number(value, (*_postfix(left), *_postfix(right), *words))
 
@@ -165,7 +165,7 @@ def _tensor_of(number: Number, dtype: torch.dtype = torch.float64) -> torch.Tens
 
 @dataclass(frozen=True)
 class Given:
-    """A Number, or a list with Numbers in it, and which argument of the call it was: a name, or a place."""
+    """A Number, or a list with Numbers in it, and which argument of the call it was: a name, or an index."""
 
     value: Number | tuple[Any, ...]
     argument: str | int
@@ -218,7 +218,7 @@ def _numbers(arguments: Iterable[tuple[Any, Any]]) -> Iterator[Given]:
 def write(program: Program, records: list[Op | None], uses: list[Use]) -> None:
     """Put the formulas into the ops. `records` are the capture's, as ops of the program.
 
-    A number whose formula has found no place stays what it was, and so must the number that it was computed from.
+    A number whose formula is not used anywhere stays what it was, and so must the number that it was computed from.
     """
     indices = {id(op): index for index, op in enumerate(program.ops)}
     free: set[int] = set()
@@ -247,7 +247,7 @@ def _put(
 ) -> bool:
     """Whether one of the op's arguments is what was given: then it is the formula from now on.
 
-    Where several have that value, it is the one of its name, or of its place in the only op of the call; or none.
+    Where several have that value, it is the one of its name, or of its position in the only op of the call; or none.
     """
     found = [index for index, value in enumerate(op.args) if _fits(program, value, given.value)]
     if len(found) > 1:

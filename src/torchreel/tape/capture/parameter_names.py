@@ -21,7 +21,7 @@ def parameters_of(function: Any) -> list[inspect.Parameter] | None:
 
 
 class ParameterNames:
-    """Names for what is given by its place."""
+    """Names for positional arguments."""
 
     def __init__(self, function: Any = None) -> None:
         parameters = parameters_of(function) or [] if function is not None else []
@@ -30,8 +30,8 @@ class ParameterNames:
 
     def of(self, path: str) -> str:
         """Of "1.hidden.0", the name of the second parameter and where in it: `state_hidden_0`. Empty if it has none."""
-        place, _, inside = path.partition(".")
-        index = int(place)
+        first, _, inside = path.partition(".")
+        index = int(first)
         if index < len(self._names):
             name = self._names[index]
         elif self._rest:

@@ -13,8 +13,7 @@ from torchreel._torch.dispatch import TAPE_KEY, fake_tensor_mode, higher_order_o
 from torchreel._torch.modules import GLOBAL_STEP_PRE_HOOKS, MODULE_CALL, step_pre_hooks
 from torchreel.errors import TraceError
 from torchreel.guards.checks import Checks
-from torchreel.tape.capture import clearing, compiled, handed_out, schedulers, threads
-from torchreel.tape.capture.exchange import Exchange
+from torchreel.tape.capture import compiled, python_hooks, threads
 from torchreel.tape.capture.numbers import Use
 from torchreel.tape.capture.optimizers import code as optimizer_code
 from torchreel.tape.capture.optimizers.code import Count, Rate
@@ -23,8 +22,7 @@ from torchreel.tape.capture.optimizers.optimizers import StepTaken
 _one_at_a_time = threading.Lock()
 _prepared = 0
 _HOOK = "torchreel"
-_methods = Exchange(*handed_out.EXCHANGED, *clearing.EXCHANGED, *schedulers.EXCHANGED)
-_SWITCHES = (_tape.watch_escapes, _methods.switch, threads.follow)
+_SWITCHES = (_tape.watch_escapes, python_hooks.switch, threads.follow)
 
 
 class Session:
@@ -33,8 +31,8 @@ class Session:
     def __init__(self, inputs: list[torch.Tensor], hashes: bool, follows_numbers: bool = False) -> None:
         self.steps: list[StepTaken] = []
         self.uses: list[Use] = []
-        self.checks: Checks | None = None  # of what the function reads, where its call is followed
-        self.is_function = False  # and no block, of which nobody knows what it reads in Python
+        self.checks: Checks | None = None  # guards on what the function reads, if its call is followed
+        self.is_function = False  # False for a block, whose reads in Python are not known
         self.escaped: set[int] = set()  # records of numbers that Python used where none is followed
         self.counts: list[Count | Rate] = []
         self.cleared = False
@@ -47,7 +45,7 @@ class Session:
         try:
             self._switch_on()
             self.capture = _tape.Capture(inputs, hashes)
-            clearing.capture = self.capture
+            python_hooks.capture = self.capture
             if follows_numbers:
                 self._undo.append(optimizer_code.follow(self))
         except BaseException:
@@ -56,8 +54,7 @@ class Session:
 
     def _switch_on(self) -> None:
         _prepare()
-        clearing.cleared = schedulers.stepped = False
-        clearing.first = {}
+        python_hooks.begin()
         self._undo.append(_unwatch)
         for switch in _SWITCHES:
             switch(True)
@@ -72,9 +69,9 @@ class Session:
             slots: list[int] = self.capture.end(results)
         finally:
             self._switch_off()
-        self.cleared = clearing.cleared
-        clearing.capture = None
-        self.scheduled = schedulers.stepped
+        self.cleared = python_hooks.cleared
+        python_hooks.capture = None
+        self.scheduled = python_hooks.scheduled
         return slots
 
     def hidden(self) -> dict[int, str]:
@@ -83,7 +80,7 @@ class Session:
 
     def exchanged(self) -> dict[Any, Any]:
         """Functions of torch whose code is exchanged during a trace, and their own code."""
-        return _methods.codes()
+        return python_hooks.exchanged_codes()
 
     def _switch_off(self) -> None:
         while self._undo:

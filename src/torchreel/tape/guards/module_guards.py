@@ -64,7 +64,7 @@ class ModuleGuards:
         return said
 
     def check(self) -> None:
-        """Raises a GuardError that names what is not what it was."""
+        """Raises a GuardError that names what has changed."""
         for form in self._forms:
             form.check()
         if self.is_same():

@@ -25,7 +25,7 @@ class OptimizerGuards:
         self._hooks = _count_hooks(optimizer)
 
     def check(self) -> None:
-        """Raises a GuardError that names what is not what it was."""
+        """Raises a GuardError that names what has changed."""
         optimizer = self._optimizer()
         if optimizer is None:  # the function's own, or nobody's any more
             return

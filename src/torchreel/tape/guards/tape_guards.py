@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torchreel._torch.autograd import accumulate_hooks, backward_hooks
 from torchreel._torch.modules import GLOBAL_MODULE_HOOKS, GLOBAL_STEP_POST_HOOKS, GLOBAL_STEP_PRE_HOOKS
 from torchreel.errors import GuardError
-from torchreel.tape.capture import clearing
+from torchreel.tape.capture import python_hooks
 from torchreel.tape.capture.results.effects import Effect
 from torchreel.tape.capture.results.result_forms import ResultForms
 from torchreel.tape.capture.session import Session
@@ -22,7 +22,6 @@ from torchreel.tape.guards.optimizer_guards import OptimizerGuards
 from torchreel.tape.guards.proof import Proof
 from torchreel.tape.guards.questions import Questions
 from torchreel.tape.guards.surroundings.surroundings import Surroundings
-from torchreel.tape.guards.untouched import Untouched
 
 _OPTIMIZER_HOOKS = (GLOBAL_STEP_PRE_HOOKS, GLOBAL_STEP_POST_HOOKS)
 
@@ -46,7 +45,7 @@ class TapeGuards:
         self._flags: list[tuple[torch.Tensor, bool, tuple[Any, ...]]] = []
         self._unused: list[tuple[torch.Tensor, bool]] = []
         self._effects: list[Effect] = []
-        self._untouched = Untouched(())
+        self._without_gradients = _WithoutGradients(())
         self.refusal = ""
         self.proof: Proof | None = None  # of a function that was followed
 
@@ -88,9 +87,9 @@ class TapeGuards:
             if optimizer is not None:
                 name = names.get(id(optimizer), type(optimizer).__name__)
                 self._optimizers.append(OptimizerGuards(name, optimizer))
-        self._untouched = Untouched(self._without_ops(session, used))
+        self._without_gradients = _WithoutGradients(self._without_ops(session, used))
         self._flags = [(tensor, tensor.requires_grad, _hooks_of(tensor)) for tensor in self._used_leaves(externals)]
-        self.leaves.end(externals, clearing.first, session.capture)
+        self.leaves.end(externals, python_hooks.first_cleared, session.capture)
 
     def effects(self) -> list[Effect]:
         """What the function left in Python."""
@@ -113,7 +112,7 @@ class TapeGuards:
         """Tensors that no op has, whose gradients the function clears, or that an optimizer held which took a step."""
         if self.proof is not None:
             yield from (tensor for tensor in self.proof.cleared if id(tensor) not in used)
-        cleared = {*session.capture.gradients_set, *clearing.first}
+        cleared = {*session.capture.gradients_set, *python_hooks.first_cleared}
         for _, tensor in self._tensors() if not cleared <= used else ():
             if id(tensor) in cleared and id(tensor) not in used:
                 yield tensor
@@ -167,7 +166,7 @@ class TapeGuards:
             self._surroundings.check()
         for optimizer in self._optimizers:
             optimizer.check()
-        self._untouched.check(self._name)
+        self._without_gradients.check(self._name)
         self._check_flags()
         if self.proof is not None:
             self.proof.check()
@@ -229,3 +228,20 @@ def _optimizer_refusal(session: Session) -> str:
                 f"{changed[2]!r} to {changed[3]!r} and a replay would not: keep it in a tensor, and trace again."
             )
     return ""
+
+
+class _WithoutGradients:
+    """Tensors that no op reads and that had no gradient, but that the function clears or its optimizers hold."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self._tensors = list({id(tensor): tensor for tensor in tensors if tensor.grad is None}.values())
+
+    def check(self, name: Callable[[torch.Tensor], str]) -> None:
+        """Raises a GuardError if one has a gradient now."""
+        for tensor in self._tensors:
+            if tensor.is_leaf and tensor.grad is not None:
+                raise GuardError(
+                    f"{name(tensor)} has a gradient now, and no op of the tape reads that tensor, but the "
+                    "function would clear the gradient, or its optimizer take a step by it: set it to None, or trace "
+                    "again."
+                )

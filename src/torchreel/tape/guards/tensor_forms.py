@@ -24,7 +24,7 @@ def form_of(value: Any) -> Form:
 
 
 class TensorForm:
-    """Of a tensor of the state that no op of a tape reads, at the place where the function finds it."""
+    """Of a tensor of the state that no op of a tape reads, at the path by which the function finds it."""
 
     def __init__(self, name: str, read: Callable[[], Any]) -> None:
         self._name, self._read = name, read

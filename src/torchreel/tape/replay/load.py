@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 
 from torchreel import _tape
-from torchreel.errors import ReplayError
+from torchreel.errors import ReplayError, first_line
 from torchreel.program.file.file import read_tape
 from torchreel.program.model import OPAQUE, Complex, Program, Slot
 from torchreel.program.query.source_frames import source_line
@@ -113,7 +113,6 @@ def _kept(program: Program) -> _tape.Kept:
     try:
         return _tape.Kept([(generator.is_default, generator.state) for generator in program.generators])
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
         raise ReplayError(
-            f"A random generator of the tape cannot be made here ({reason}): make the tape again."
+            f"A random generator of the tape cannot be made here ({first_line(error)}): make the tape again."
         ) from None

@@ -14,7 +14,7 @@ import torch
 
 from torchreel import _tape
 from torchreel._torch import dispatch, functionalization
-from torchreel.errors import TraceError
+from torchreel.errors import TraceError, first_line
 from torchreel.program import model
 from torchreel.program.model import Op, Program, Ref, Value
 from torchreel.program.query.last_uses import last_uses
@@ -68,7 +68,7 @@ class FunctionalRun:
         except TraceError:
             raise
         except Exception as error:
-            raise self._refusal(index, str(error).splitlines()[0] if str(error) else type(error).__name__) from None
+            raise self._refusal(index, first_line(error)) from None
         for slot in {*slots_in(op.args), *slots_in(op.results)}:
             if self._last[slot] == index:
                 self._values.pop(slot, None)
@@ -234,7 +234,7 @@ def _copies(tape: Tape) -> dict[int, torch.Tensor]:
 
 
 def _wholes(program: Program, copies: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Storages whose slots from outside see each other's writes: each as one tensor, of which these are views."""
+    """One tensor for each storage that several slots share and ops write: the slots become views of it."""
     written = written_storages(program)
     reached_by_offset = {
         program.slots[op.args[0].slot].storage

@@ -65,7 +65,7 @@ class Rate:
         """Nothing: a step does not change it."""
 
 
-# The session whose capture they are followed for. They are made once: a session only puts them into their places.
+# The session that follows these functions. They are made once: a session only exchanges them.
 _session: Session | None = None
 
 
@@ -79,7 +79,7 @@ def follow(session: Session) -> Callable[[], None]:
 
 
 def stand_ins() -> list[tuple[Any, Any]]:
-    """The functions that are in the places of others meanwhile, and those."""
+    """Our functions, each with the one of torch that it stands for meanwhile."""
     return [(followed, original) for _, _, original, followed in _EXCHANGED]
 
 

@@ -31,7 +31,7 @@ class GroupSettings:
         self._free += 1
 
     def check(self, group: dict[str, Any]) -> None:
-        """Raises a GuardError that names what is not what it was."""
+        """Raises a GuardError that names what has changed."""
         if len(group["params"]) != self._count:
             raise GuardError(
                 f"A group of the optimizer had {self._count} parameters when the tape was made, and has "

@@ -27,7 +27,7 @@ class StepTaken:
     """A step of an optimizer on the tape, and the settings that it was taken with."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = weakref.ref(optimizer)  # one that the function made for itself may go with it
+        self.optimizer = weakref.ref(optimizer)  # weak: a function may make an optimizer and drop it
         is_torchs = self.is_torchs = type(optimizer).__module__.startswith("torch.optim")
         self.free_rates: set[int] = set()  # groups whose learning rate nobody but the optimizer reads in this step
         self.settings = [GroupSettings(group, is_torchs) for group in optimizer.param_groups]
@@ -42,7 +42,7 @@ class StepTaken:
         self._numbers = None if is_torchs else numbers_in(optimizer)
 
     def group_of(self, parameter: torch.Tensor) -> int | None:
-        """The group that it is in, if it is in one."""
+        """The group of a parameter, or None."""
         return self._groups.get(id(parameter))
 
     def begins(self, group: int) -> bool:

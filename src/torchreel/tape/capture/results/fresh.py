@@ -61,7 +61,7 @@ def renew(
 
 
 def _is_set_first(program: Program, slot: int) -> bool:
-    """Whether nothing of what it held is ever read: it is empty, or the first op writes the whole of it."""
+    """Whether its initial values are never read: it is empty, or the first op writes all of it."""
     record = program.slots[slot]
     if 0 in record.sizes:
         return True

@@ -54,9 +54,9 @@ def is_foreign(value: Any) -> bool:
 
 
 def attributes_of(value: Any, names: set[str]) -> list[str]:
-    """Those of it that can be read by code which names `names`."""
+    """Its attributes that code with these names can read."""
     read = _readable(type(value), names)
-    enters = hasattr(type(value), "__enter__")  # it keeps what was on before, which it sets before it is read
+    enters = hasattr(type(value), "__enter__")  # a context manager: it writes prev... before it reads it
     return [key for key in vars(value) if key in read and not (enters and key.startswith("prev"))]
 
 
@@ -86,7 +86,7 @@ def _methods(cls: type) -> dict[str, frozenset[str]]:
 
 
 def codes_of(value: Any) -> Iterator[types.CodeType]:
-    """Of a function, or of what stands for some in a class: properties, and what decorators made."""
+    """The code of a function, of a property, or of what a decorator made of a function."""
     for function in functions_in(value):
         yield function.__code__
 
@@ -103,7 +103,7 @@ def functions_in(value: Any) -> Iterator[types.FunctionType]:
 
 
 def unknown(name: str, value: Any, is_untold: bool) -> str:
-    """Why nobody can tell whether a thing is as it was; or nothing. `is_untold`: it does not say how far it is."""
+    """Why nobody can tell whether an object has changed, or nothing. `is_untold`: its position cannot be read."""
     if isinstance(value, _SOURCES) or is_untold:
         why = "whose next answer cannot be known before it is asked for"
     elif isinstance(value, numpy.ndarray) and value.nbytes > _LARGEST and value.flags.writeable:

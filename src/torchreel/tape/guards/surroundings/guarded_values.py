@@ -1,4 +1,4 @@
-"""Places that values are read from, and the values that were found there."""
+"""Values that a function can read, each with how to read it again: compared before a replay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAPPINGS = (dict, types.MappingProxyType, ChainMap, UserDict)
 
 
 class GuardedValues:
-    """Places that values are read from, all of one owner, with the values that were found there."""
+    """Values of one owner, with how to read them again."""
 
     def __init__(
         self,
@@ -97,3 +97,38 @@ class GuardedValues:
         """Look no more at the others."""
         self.keys = tuple(self.keys[index] for index in indices)
         self.values = tuple(self.values[index] for index in indices)
+
+
+class GuardedItems(GuardedValues):
+    """The items of a list: compared all at once, for there may be many."""
+
+    def __init__(self, name: str, items: Any) -> None:
+        self._items = items
+        self._is_whole = True
+        super().__init__(name, functools.partial(_at, items), range(len(items)), write=items.__setitem__)
+
+    def is_same(self) -> bool:
+        if not self._is_whole:
+            return super().is_same()
+        return len(self._items) == len(self.values) and all(map(is_, self._items, self.values))
+
+    def keep(self, indices: list[int]) -> None:
+        self._is_whole = len(indices) == len(self.keys)
+        super().keep(indices)
+
+
+def _at(items: Any, index: int) -> Any:
+    return items[index] if index < len(items) else None
+
+
+def guarded_container(name: str, value: Any) -> Iterator[GuardedValues]:
+    if isinstance(value, MAPPINGS):
+        yield GuardedValues(name, value.get, list(value), write=getattr(value, "__setitem__", None))
+        yield GuardedValues("", tuple, [value], is_form=True, name=f"the order of the keys of {name}")
+    else:
+        yield GuardedItems(name, value)
+        yield GuardedValues("", len, [value], is_form=True, name=f"the length of {name}")
+
+
+def parts_of(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if isinstance(value, MAPPINGS) else enumerate(value)

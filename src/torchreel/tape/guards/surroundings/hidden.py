@@ -74,7 +74,7 @@ def _short(content: Any) -> bytes:
 
 
 def _file_state(file: Any) -> Any:
-    """How far it has been read, and what is in it if it is in memory."""
+    """The position of a file, and its contents if it is in memory."""
     if file.closed:
         return "closed"
     if isinstance(file, io.StringIO | io.BytesIO):

@@ -1,4 +1,4 @@
-"""All that a function can reach in Python, as places to look at.
+"""All that a function can reach in Python, as values to guard.
 
 The search begins at the function and follows what its code can name: closures, the globals that it loads, attributes of
 objects and classes whose names stand in code that it can call. What is read in other ways is not seen.
@@ -25,9 +25,8 @@ import torch
 
 from torchreel._cpython.interpreter import CachedFunction, global_random
 from torchreel._torch.modules import ABOUT_PARTS, PARTS, buffers_of, modules_of, parameters_of
-from torchreel.tape.guards.surroundings.containers import guarded_container, parts_of
 from torchreel.tape.guards.surroundings.foreign import attributes_of, functions_in, hooks_of, is_foreign, unknown
-from torchreel.tape.guards.surroundings.guarded_values import MAPPINGS, GuardedValues
+from torchreel.tape.guards.surroundings.guarded_values import MAPPINGS, GuardedValues, guarded_container, parts_of
 from torchreel.tape.guards.surroundings.hidden import hidden_state, is_hidden, is_unreadable
 from torchreel.tape.guards.surroundings.readable_code import names_of
 from torchreel.tape.guards.surroundings.users_code import is_installed, is_of_torch, is_users, is_users_module
@@ -62,7 +61,7 @@ def roots_of(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def callables_in(given: Any, depth: int) -> Iterator[Any]:
-    """Modules and functions among the arguments: what these read is not told by what they are."""
+    """Modules and functions among the arguments: they read more than they hold."""
     if isinstance(given, (torch.nn.Module, torch.optim.Optimizer, *_FUNCTIONS)):
         yield given
     elif isinstance(given, torch.Tensor):
