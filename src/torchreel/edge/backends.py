@@ -98,7 +98,7 @@ class BackendRows:
             made[index] = row
 
     def _location(self, row: Row, location: Location | None) -> None:
-        """Where nothing is known of its own place, it has that of what is around it."""
+        """Its own location, or else that of the call around it."""
         if location is None:
             return
         module = self.locations.module(location) if self.modules else None
@@ -110,7 +110,7 @@ class BackendRows:
     ) -> None:
         """Events that were reported one by one; with `adjust`, on another clock than the CPU's.
 
-        `known` has the places of debug handles.
+        `known` has the locations of debug handles.
         """
         spans = [(event.start_ns, event.end_ns) for event in events]
         if adjust:

@@ -17,7 +17,7 @@ _GENERATED = "<eval_with_key>"
 
 
 class LocationTables:
-    """Adds to the tables what places need, each once."""
+    """Adds to the tables what locations need, each once."""
 
     def __init__(self, tables: Tables, root: int) -> None:
         self._root = root
@@ -35,7 +35,7 @@ class LocationTables:
         self._frames_of = {row["id"]: row["frames"] for row in self._stacks}
 
     def module(self, location: Location) -> int | None:
-        """The innermost module of a place."""
+        """The innermost module of a location."""
         above = self._root
         for path, kind in location.modules:
             if path:
@@ -71,7 +71,7 @@ class LocationTables:
         return self._next - 1
 
     def generated_location(self, stack: int, adapter: Adapter) -> Location | None:
-        """The place of a stack that passes through code generated for the model."""
+        """The location of a stack that passes through code generated for the model."""
         for frame in self._frames_of.get(stack, ()):
             row = self._by_id[frame]
             if row["file"].startswith(_GENERATED):
@@ -85,7 +85,7 @@ class LocationTables:
 
 
 def set_locations(rows: list[Row], tables: LocationTables, adapter: Adapter, modules: bool, stacks: bool) -> None:
-    """Give each op its place, as far as the model knows it; what has none of its own has that of the call around it."""
+    """Give each op its location, if the model knows it, or else that of the call around it."""
     by_handle = adapter.locations(sorted({row["debug_handle"] for row in rows if row["debug_handle"] is not None}))
     by_stack: dict[int, Location | None] = {}
     counts: dict[tuple[Any, str], int] = {}

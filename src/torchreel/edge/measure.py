@@ -137,7 +137,7 @@ def _profiler(model: Model, reel: Path, options: MeasureOptions) -> EdgeProfiler
 
 
 def _size(path: Path) -> int:
-    """Of the file, and of the one beside it in which ONNX keeps weights."""
+    """The size of the file, with that of the file beside it in which ONNX keeps weights."""
     files = [path, path.with_name(f"{path.name}.data")]
     return sum(file.stat().st_size for file in files if file.is_file())
 

@@ -92,7 +92,7 @@ def _tops(owner: Array) -> Array:
 
 
 def _below(owner: Array, chosen: Array) -> Array:
-    """Whether a row lies within one of the chosen ones, itself left out."""
+    """Whether a row lies inside of another row that is chosen."""
     below = np.zeros(len(owner), dtype=bool)
     current = owner
     while True:
@@ -120,7 +120,7 @@ def _working_for(marks: pa.Table, threads: Array, begins: Array) -> Array:
 
 
 def _allocs(allocs: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
-    """Blocks that the model allocated, and their frees, whoever freed them; totals are those of these blocks."""
+    """Blocks that the model allocated, and their frees by any thread. Totals count these blocks only."""
     known = pc.drop_null(ids.combine_chunks())
     made = pc.and_(pc.equal(allocs.column("action").cast(pa.string()), "alloc"), pc.is_in(allocs.column("op"), known))
     blocks = allocs.filter(made).column("id").combine_chunks()

@@ -23,7 +23,7 @@ class Surroundings:
         """Those of what was added that are not over."""
 
     def add(self, row: Row) -> None:
-        """A further call, which begins no earlier than those before it."""
+        """Add a call. It begins no earlier than those that were added before."""
         self._added.append(row)
 
     def innermost(self, span: Span, thread: int | None) -> Row | None:

@@ -26,7 +26,7 @@ class Skip:
 
 
 def _key(value: Any) -> Any:
-    """Cheap, as each such call pays for it: what differs in structure alone is one kind here."""
+    """A cheap key, as each skipped call computes it. Calls that differ in structure alone have one key."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.shape
     return value if type(value) in _PLAIN else type(value)

@@ -16,7 +16,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Node:
-    """One graph: a recording bound to places in the pool, in the path in which it came."""
+    """One graph: a recording bound to addresses in the pool, at its position in the tree."""
 
     id: int
     recording: int
@@ -80,8 +80,8 @@ class Status:
 
         def draw(parent: int, indent: str) -> Iterator[str]:
             below = children.get(parent, [])
-            for place, node in enumerate(below):
-                last = place == len(below) - 1
+            for index, node in enumerate(below):
+                last = index == len(below) - 1
                 mark = "└── " if last else "├── "
                 if node.id in drawn:
                     yield f"{indent}{mark}{node.id} (above)"

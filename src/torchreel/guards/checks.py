@@ -34,17 +34,17 @@ class Check:
 
 
 class Checks:
-    """Numbered in the order of discovery: what leads to an object stands before what is read of it."""
+    """Checks in the order of discovery: the check that finds an object comes before those that read from it."""
 
     def __init__(self) -> None:
         self._all: list[Check] = []
         self._known: dict[tuple[str, int, Any], int] = {}
-        self._leads: dict[int, int] = {}  # id of an object -> the check that finds it in its place
+        self._leads: dict[int, int] = {}  # id of an object -> the check that reads it
         self._paths: dict[int, str] = {}
         self._held: list[Any] = []  # so that an id means one object for as long as the call is followed
         self._asks: dict[Any, tuple[str, Any, tuple[Any, ...], Any]] = {}
         self.met: Callable[[Any], None] | None = None  # is told of each object that a check finds
-        self.stand_ins: dict[int, Any] = {}  # by the id of a function: the one that is in its place when nobody records
+        self.stand_ins: dict[int, Any] = {}  # by the id of a function: the one it stands for during a recording
         self.hidden: dict[int, str] = {}  # id of a dict -> a key that is ours, and not the program's
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Checks:
         return type(value).__name__
 
     def lead(self, value: object, number: int, path: str) -> None:
-        """The check finds this object in its place, so the object is alive when the check holds."""
+        """The check reads this object, so the object is alive when the check holds."""
         if type(value) in ATOMS:
             return
         if id(value) not in self._leads:
@@ -90,7 +90,7 @@ class Checks:
         return takes_weak_references(value) or id(value) in self._leads
 
     def finds(self, value: object) -> bool:
-        """Whether a check finds it in its place."""
+        """Whether a check reads it."""
         return id(value) in self._leads
 
     def _parent(self, holder: object) -> int:

@@ -83,9 +83,9 @@ class FollowedCall:
         writes: Writes | None = None,
         stand_ins: Sequence[tuple[types.FunctionType, Any]] = (),
     ) -> None:
-        """`writes` is for one who does again what the call writes to what was made before it.
+        """`writes` notes writes to objects that were made before the call, for a replay that does them again.
 
-        `stand_ins` are functions that compute with nothing but what they are given, and those that they stand for.
+        `stand_ins` are functions that read only their arguments, each with the function that it stands for.
         """
         self.reason = ""
         self.is_write = False  # whether the reason is a write that outlives the call
@@ -124,7 +124,7 @@ class FollowedCall:
         self._classes: dict[tuple[int, str], tuple[type, str, Any, str]] = {}
         self._variables: dict[int, tuple[Any, Any]] = {}
         self.handled: BaseException | None = None  # the exception that the caller handles
-        self.looking: dict[int, int] = {}  # frames that call C code which looks into what it gets, and where
+        self.looking: dict[int, int] = {}  # frame -> instruction that calls C code, which looks into its arguments
         self.readers: dict[types.CodeType, Callable[[FollowedCall, Any], object]] = {}  # of what a function hands back
         self._modes = _graphs.Modes.now()
         self._arguments = [*args, *kwargs.values()]
@@ -192,7 +192,7 @@ class FollowedCall:
         self.native.make(value)
 
     def see(self, tensor: torch.Tensor) -> None:
-        """Note what a tensor of others is when it is first seen: ops of the call may change it later."""
+        """Note the state of a tensor that the call did not make, before ops of the call change it."""
         if id(tensor) not in self.states and not self.is_fresh(tensor):
             self.states[id(tensor)] = state = TensorState(self._originals.get(id(tensor), tensor))
             self.asked.setdefault(id(tensor), (tensor, 0))
@@ -275,7 +275,7 @@ class FollowedCall:
         self.guard_class(value)
 
     def _check_hidden(self, value: Any) -> None:
-        """A dict in which torchreel has an entry while it records: torch itself reads past it, others would see it."""
+        """Refuse to read a dict to which a recording adds an entry. Only torch's optimizers read past that entry."""
         if id(value) in self.checks.hidden and self.frame.f_globals.get("__name__") != "torch.optim.optimizer":
             raise EagerError("looks into what torchreel changes while it records")
 
@@ -512,7 +512,7 @@ class FollowedCall:
                     return f"deletes {key!r}, which a replay would not ({where})"
                 if now is not before or self.is_given(now):
                     self.done.append((functools.partial(dict.__setitem__, holder, key), now))
-                else:  # it was set back: to what it is whenever this guard holds
+                else:  # it was set back: guard the value
                     self.checks.entry(holder, key, before)
             self.done += writes.all()
         except WriteError as error:
@@ -604,7 +604,7 @@ class FollowedCall:
         self.gradients_set, self.data_set = [], []
 
     def _guards(self) -> _graphs.PythonGuards:
-        """Raises EagerError where one cannot be written, or does not hold: the call changes what it reads."""
+        """Raises EagerError if a guard cannot be written, or does not hold: then the call changes what it reads."""
         outer = [
             (tensor, mask, self.states[id(tensor)])
             for tensor, mask in self.asked.values()

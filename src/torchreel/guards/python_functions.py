@@ -71,7 +71,7 @@ def _is_callback(value: Any) -> bool:
 
 
 def _is_followed(call: FollowedCall, function: Any) -> bool:
-    """Whether all that a call of it does is Python, which is followed when it runs."""
+    """Whether a call of it only runs Python, which is followed."""
     if type(function) is functools.partial:
         if call.is_outer(function):
             for name in ("func", "args", "keywords"):
@@ -147,7 +147,7 @@ def _pure(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> To
 
 
 def _sum(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
-    """A sum of tensors is a new one, but for that of nothing, which is what it began with."""
+    """A sum of tensors is a new tensor. The sum of no tensors is the start value itself."""
     told = _pure(call, values, keywords)
 
     def made(result: Any) -> None:
@@ -953,7 +953,7 @@ for _what in ("get", "set", "reset"):
 
 
 def cache_state(function: Any) -> tuple[int, int]:
-    """As long as nothing is added to a cache or removed from it, what it has is what it had."""
+    """Equal as long as nothing was added to the cache or removed from it."""
     info = function.cache_info()
     return info.misses, info.currsize
 

@@ -23,7 +23,7 @@ class PythonGuards:
         self._counts: dict[str, int] = {}
 
     def changed(self) -> str | None:
-        """Nothing if all is as it was, else a sentence: what changed, from what to what."""
+        """A sentence that says what changed, from which value to which; empty if all guards hold."""
         quiet = self.native.times_held > 0
         if self.native.hold():
             return None

@@ -98,7 +98,7 @@ class Look:
         return self._call.writes is None or (not isinstance(value, _HOLDERS) and self._is_found(value))
 
     def _is_found(self, value: Any) -> bool:
-        """Whether a guard finds it in its place."""
+        """Whether a guard holds only if this object is where it was."""
         return isinstance(value, (*_CONSTANT, torch.nn.Module)) or self._call.checks.finds(value)
 
     def _at_new_object(self, value: Any, depth: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torchreel.guards.eager import WriteError
 
-# How a value is put in its place, and the value.
+# How a value is written, and the value.
 Write = tuple[Callable[[Any], object], Any]
 
 

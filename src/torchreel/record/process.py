@@ -50,7 +50,7 @@ def _thread_name() -> str:
 
 
 def _runner_files() -> list[str]:
-    """Frames of these files that stand outermost are those of a runner, not of the user's program."""
+    """Outermost frames of these files belong to a runner, not to the user's program."""
     import click
 
     return [

@@ -376,7 +376,7 @@ class Recorder:
         try:
             spool.convert(directory, self._flop_counter())
             joining.release_directory(directory)
-        except TorchreelError as error:  # what it left is there, for who can read it
+        except TorchreelError as error:  # its files stay, for someone who can read them
             print(f"torchreel: A child process of the recording is left as it is: {error}", file=sys.stderr)
 
     def _join_tape(self, directory: Path) -> None:

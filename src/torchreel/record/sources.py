@@ -59,7 +59,7 @@ class OwnRecording:
         return process.end()
 
     def write(self, directory: Path, flop_counter: FlopCounter | None) -> None:
-        """Of a flight recorder, what it holds now; else what was streamed to the directory."""
+        """The events that a flight recorder holds now; else those that were streamed to the directory."""
         if self._directory is None:
             _core.dump(str(directory / spool.DIRECTORY))
         spool.convert(directory, flop_counter)

@@ -47,7 +47,7 @@ class StepTape:
                 self._say(f"{first_line(error)}.")
 
     def forget(self) -> None:
-        """Steps are counted anew, from the first one: what was traced had another number."""
+        """Steps are counted from the first again: the traced step had another number."""
         span, self._span = self._span, None
         if span is not None:
             with unobserved(), contextlib.suppress(TorchreelError):

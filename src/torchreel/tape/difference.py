@@ -111,7 +111,7 @@ class _Comparison:
         self._partners: tuple[dict[int, int], dict[int, int]] = ({}, {})
 
     def at(self, index: int) -> Difference | None:
-        """How the ops of this place differ."""
+        """How the ops at this index differ."""
         a, b = self.one.op(index), self.other.op(index)
         if a is None or b is None:
             return self._ended(index, a, b)
@@ -152,51 +152,51 @@ class _Comparison:
         )
 
     def _shapes(self, noun: str, a: list[Value], b: list[Value]) -> str:
-        for place, (one, other) in enumerate(zip(a, b, strict=False)):
+        for index, (one, other) in enumerate(zip(a, b, strict=False)):
             for x, y in zip(atoms([one]), atoms([other]), strict=False):
                 if isinstance(x, Ref) and isinstance(y, Ref):
                     texts = _geometry(self.one.slot(x)), _geometry(self.other.slot(y))
                     if texts[0] != texts[1]:
-                        return f"{noun} {place} is {texts[0]} in one and {texts[1]} in the other"
+                        return f"{noun} {index} is {texts[0]} in one and {texts[1]} in the other"
         return ""
 
     def _values(self, noun: str, a: list[Value], b: list[Value]) -> str:
         if len(a) != len(b):
             return f"it has {len(a)} {noun}s in one and {len(b)} in the other"
-        for place, (one, other) in enumerate(zip(a, b, strict=True)):
+        for index, (one, other) in enumerate(zip(a, b, strict=True)):
             listed = isinstance(one, list), isinstance(other, list)
             xs, ys = list(atoms([one])), list(atoms([other]))
             if listed[0] != listed[1] or len(xs) != len(ys):
-                return f"{noun} {place} is {_text(one)} in one and {_text(other)} in the other"
+                return f"{noun} {index} is {_text(one)} in one and {_text(other)} in the other"
             for x, y in zip(xs, ys, strict=True):
                 if isinstance(x, Ref | StorageOf) and type(x) is type(y):
                     assert isinstance(y, Ref | StorageOf)
-                    what = self._tensors(f"{noun} {place}", x, y)
+                    what = self._tensors(f"{noun} {index}", x, y)
                     if what:
                         return what
                 elif type(x) is not type(y) or repr(x) != repr(y):  # NaN is NaN, and 0.0 is not -0.0
-                    return f"{noun} {place} is {_text(x)} in one and {_text(y)} in the other"
+                    return f"{noun} {index} is {_text(x)} in one and {_text(y)} in the other"
         return ""
 
-    def _tensors(self, place: str, x: Ref | StorageOf, y: Ref | StorageOf) -> str:
+    def _tensors(self, what: str, x: Ref | StorageOf, y: Ref | StorageOf) -> str:
         a, b = self.one.slot(x), self.other.slot(y)
         if repr(a.number) != repr(b.number):
-            return f"{place} is the number {_text(a.number)} in one and {_text(b.number)} in the other"
+            return f"{what} is the number {_text(a.number)} in one and {_text(b.number)} in the other"
         contents = self.one.program.constants.get(x.slot), self.other.program.constants.get(y.slot)
         if contents[0] != contents[1]:
-            return f"{place} is a constant of other values"
+            return f"{what} is a constant of other values"
         forward, back = self._partners
         if forward.setdefault(x.slot, y.slot) == y.slot and back.setdefault(y.slot, x.slot) == x.slot:
             return ""
-        return f"{place} is another tensor{_called(a, b)}"
+        return f"{what} is another tensor{_called(a, b)}"
 
     def _digests(self, name: str, a: list[Digest | None], b: list[Digest | None]) -> str:
-        for place, (one, other) in enumerate(zip(a, b, strict=False)):
-            if one is None or other is None or is_workspace(name, place):
+        for index, (one, other) in enumerate(zip(a, b, strict=False)):
+            if one is None or other is None or is_workspace(name, index):
                 continue
             self.compared_values = True
             if one.hash != other.hash:
-                which = f"result {place} of {len(a)}" if len(a) > 1 else "its result"
+                which = f"result {index} of {len(a)}" if len(a) > 1 else "its result"
                 return f"{which} has other values: {distance(one, other)}"
         return ""
 

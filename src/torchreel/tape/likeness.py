@@ -18,7 +18,7 @@ import torch
 
 from torchreel._torch.autograd import accumulate_hooks, backward_hooks
 
-# Where a part stands, and what it is: two parts are alike if these are equal.
+# The path of a part, and its description: two parts are alike if both are equal.
 Part = tuple[str, Any]
 _EXACT = frozenset(
     {bool, int, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format}
@@ -57,7 +57,7 @@ class Itself:
 
 
 class Unknown:
-    """A thing of which nothing can be told: it is not even like itself, for it may have changed."""
+    """An object that cannot be inspected. It equals nothing, not even itself: it may have changed."""
 
     def __init__(self, thing: Any) -> None:
         self.name = type(thing).__qualname__
@@ -84,7 +84,7 @@ class Kind:
 
 
 def likeness(value: Any) -> list[Part]:
-    """Every part of it, in the order in which it is met."""
+    """All parts of a value, in the order in which they are found."""
     return list(_parts("", value, {}, 0))
 
 

@@ -26,8 +26,8 @@ _DEEPEST = 12
 class Structure:
     """A value with its tensors taken out: they are `tensors`, and the rest is kept to build the value again.
 
-    A tensor that stands in two places is taken out twice: at the next call they may be two. `known` are objects that
-    are taken out whole: rebuild() is given others in their places. With `unique` a tensor that stands in two places is
+    A tensor that occurs twice is taken out twice: at the next call they may be two. `known` are objects that
+    are taken out whole: rebuild() is given others for them. With `unique` a tensor that occurs twice is
     taken out once: results of one call, which are one object at each call.
     """
 
@@ -149,13 +149,13 @@ class Like:
         self.gradients = [(tensor.requires_grad, tensor.is_leaf) for tensor in tensors]
 
     def note_turned(self, tensors: list[torch.Tensor]) -> None:
-        """After it: places of those that the function made require one, or not."""
+        """After the call: note which tensors the function made require a gradient, or not."""
         for index, (tensor, (required, _)) in enumerate(zip(tensors, self.gradients, strict=True)):
             if tensor.is_leaf and tensor.requires_grad is not required:
                 self.turned.append((index, tensor.requires_grad))
 
     def difference(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Any, Any] | None:
-        """Where these are not like those, what was there, and what is there now; or None."""
+        """The first difference from the traced arguments: its path, the value then, the value now; or None."""
         if self._is_simple and len(args) == self._count and not kwargs and all(map(_is_simple, args)):
             return None
         return difference(self._was, self._parts(args, kwargs))

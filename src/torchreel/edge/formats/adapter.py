@@ -95,7 +95,7 @@ class Adapter:
     """What could not be known of the model, and why."""
 
     def check(self, locations: bool) -> None:
-        """Raise EdgeError, before anything is begun, if places are wanted and the model has none.
+        """Raise EdgeError, before anything is begun, if locations are wanted and the model has none.
 
         Here they are missing where there is a remark; an adapter whose remarks may say less than that overrides it.
         """
@@ -112,7 +112,7 @@ class Adapter:
         raise NotImplementedError
 
     def locations(self, handles: Sequence[int]) -> dict[int, Location]:
-        """Where these debug handles stand; those that nothing is known of are left out."""
+        """The locations of these debug handles, as far as they are known."""
         return {}
 
     def locations_of_backend(self, handles: Sequence[int]) -> dict[int, Location]:

@@ -50,7 +50,7 @@ def adapter_for(module: Any) -> Adapter:
 
 
 def load(file: str | os.PathLike[str], check: bool = True) -> Deployed:
-    """Load a model's file by what it is called, and by what it holds where that leaves a choice.
+    """Load a model's file by its suffix, and by its contents where the suffix leaves a choice.
 
     A damaged file may crash what loads it. So it is first loaded, and first run, in a process of its own, whose death
     is an EdgeError here; with check=False it is not.

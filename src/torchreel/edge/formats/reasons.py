@@ -10,7 +10,7 @@ from torchreel.errors import EdgeError, TorchreelError, first_line
 
 @contextlib.contextmanager
 def or_say(what: str, remedy: str) -> Iterator[None]:
-    """What is raised within becomes one sentence: what cannot be done, the reason, and what to do about it."""
+    """Turn an exception into one sentence: what cannot be done, why, and what to do about it."""
     try:
         yield
     except TorchreelError:

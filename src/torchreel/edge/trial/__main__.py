@@ -88,7 +88,7 @@ def main() -> None:
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        # If nobody is left to end it, it ends itself, whatever the file has it do.
+        # If the parent is gone, the child ends itself, whatever the file makes it do.
         faulthandler.dump_traceback_later(request["seconds"] + 60, exit=True)
         answer = trials.answer(request)
         faulthandler.cancel_dump_traceback_later()

@@ -38,8 +38,8 @@ class Child:
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="torchreel-trial-"))
         self._errors = (self.home / "stderr").open("wb")
-        # Without -P a file in the current directory could take the place of a package. In a session of its own Ctrl-C
-        # does not reach it: whoever waits for it ends it.
+        # With -P no file in the current directory hides a package. In a session of its own the child gets no Ctrl-C:
+        # the process that waits for it ends it.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "torchreel.edge.trial"],
             env=_environment(self.home),
@@ -99,7 +99,7 @@ class Child:
         return lines[-1].strip().rstrip(".") if lines else ""
 
     def close(self) -> None:
-        """End it. A fork leaves it to the process that started it."""
+        """End the child. A fork of this process leaves it alone."""
         if os.getpid() != self._owner:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -112,7 +112,7 @@ class Child:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """What it unpacks is removed with it, and nobody records it.
+    """Files that it unpacks are removed with its folder, and no recorder runs in it.
 
     Memory that was not written, or given back, holds garbage there: what a damaged file makes a loader read of it is
     then not zero by chance, and the crash that could have come here comes there.

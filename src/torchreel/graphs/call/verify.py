@@ -121,7 +121,7 @@ def _derivatives(
 def _segment_derivatives(
     outputs: list[torch.Tensor], owners: list[torch.Tensor], cuts: list[torch.Tensor], gradients: list[torch.Tensor]
 ) -> list[torch.Tensor | None]:
-    """Of one segment alone: it ends at the cuts, which others go on from."""
+    """The derivatives of one segment. It ends at the cuts, where other segments begin."""
     if not cuts:
         return list(torch.autograd.grad(outputs, owners, gradients, retain_graph=True, allow_unused=True))
     return GradientParts(outputs, owners, cuts).run(outputs, gradients, retain_graph=True)

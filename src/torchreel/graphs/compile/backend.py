@@ -98,7 +98,7 @@ def _named(part: torch.fx.GraphModule, name: str) -> torch.fx.GraphModule:
 
 
 def _boxed(graphed: Callable[..., Any]) -> Callable[..., Any]:
-    """As torch.compile calls it: with a list, which it may empty."""
+    """Take the arguments as torch.compile gives them: in a list, which is emptied."""
 
     def call(args: list[Any]) -> Any:
         given = tuple(args)

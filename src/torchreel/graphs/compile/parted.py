@@ -73,7 +73,7 @@ def is_whole(module: GraphModule) -> bool:
 
 
 def _cut(module: GraphModule, nodes: list[Node], kept: set[str]) -> tuple[GraphModule, list[str], list[str]]:
-    """Some ops as a module of their own, with what it takes and what it gives as a tuple."""
+    """Some ops as a module that returns a tuple, with the names of its inputs and outputs."""
     inside = set(nodes)
     graph = Graph()
     copies: dict[Node, Node] = {}
@@ -91,7 +91,7 @@ def _cut(module: GraphModule, nodes: list[Node], kept: set[str]) -> tuple[GraphM
 
 
 def _tensors_of(node: Node) -> list[Node]:
-    """What it needs of others; constants of the module go with it."""
+    """The inputs of a node. Constants of the module are not among them: they move with the node."""
     return [each for each in node.all_input_nodes if each.op != "get_attr"]
 
 

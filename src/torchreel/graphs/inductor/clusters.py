@@ -102,7 +102,7 @@ class _Growing:
         return self._cluster.end - self._cluster.begin
 
     def add(self, step: int) -> bool:
-        """False where it cannot be a part of it, which is then as it was."""
+        """Add a step to the cluster. False if it cannot be part of it: then the cluster is unchanged."""
         indices = self._indices
         op = self._program.ops[indices[step]]
         views = self._views(range(indices[step - 1] + 1, indices[step])) if self.steps else []
@@ -169,7 +169,7 @@ class _Growing:
         return all(_is_single(self._slots[slot]) for slot in written)
 
     def closed(self) -> list[Cluster]:
-        """The cluster, if it is worth while and leaves what it should."""
+        """The cluster, if it pays and makes all tensors that later ops read."""
         cluster = self._cluster
         if self.steps < _FEW and (self.steps < 2 or self._elements < _LARGE):
             return []

@@ -72,7 +72,7 @@ Call = tuple[list[str], str, tuple[Any, ...]]  # types of the arguments, source,
 
 @contextlib.contextmanager
 def _calls_kept() -> Iterator[list[Call]]:
-    """Inductor's own code calls what stands for its kernels, which tells what they are called with."""
+    """Lists the calls that Inductor's generated code makes to its kernels, instead of compiling them."""
     calls: list[Call] = []
     own = AsyncCompile.cpp_pybinding
 
@@ -111,7 +111,7 @@ class _KernelArguments:
             self._slots[_base(tensor)] = slot
 
     def pointer(self, tensor: Any) -> int:
-        """Its place in the table."""
+        """Its index in the table."""
         if not isinstance(tensor, torch.Tensor):
             raise RefusedError("has a kernel that takes a number")
         base = _base(tensor)

@@ -30,7 +30,7 @@ class Pointer(msgspec.Struct, array_like=True):
     """What a library is given: so many bytes from the beginning of a slot, or of memory that it alone uses."""
 
     slot: int  # -1 for memory of its own
-    scratch: int  # place in Answer.scratch; -1 for a slot
+    scratch: int  # index in Answer.scratch; -1 for a slot
     offset: int
 
 

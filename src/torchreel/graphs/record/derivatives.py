@@ -28,9 +28,9 @@ class Segment:
     """A part of the backward that one node of autograd stands for."""
 
     indices: list[int]  # of its outputs, among all that have a gradient
-    outputs: list[int]  # places of the same among the results
-    cuts: list[int]  # places among the results: its derivatives by outputs of other segments, one for each part
-    frees: bool  # whether it keeps tensors, which autograd frees after it
+    outputs: list[int]  # indices of the same among the results
+    cuts: list[int]  # indices among the results: its derivatives by outputs of other segments, one for each part
+    frees: bool  # whether it saves tensors, which autograd frees after the backward
     begin: int  # the first op, as the trace counts them
     gradients: list[torch.Tensor]
     owners: list[torch.Tensor]  # one for each other derivative: parts of one gradient have the same
@@ -80,7 +80,7 @@ class Derivatives:
         tensors: dict[int, torch.Tensor],
         again: Callable[..., Any],
     ) -> None:
-        """`begins`: the places among the program's ops at which segments begin."""
+        """`begins`: the indices of the ops at which segments begin."""
         given = set(self.gradient_slots)
         for segment, begin, end in zip(self.segments, begins, [*begins[1:], len(program.ops)], strict=True):
             reads = {

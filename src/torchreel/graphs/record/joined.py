@@ -16,7 +16,7 @@ from torchreel.graphs.record.gradient_parts import GradientParts
 
 
 class Joint:
-    """Results of a call on leaves, and which of these, and which parameters, they came from."""
+    """Results of a call on leaves, with the leaves and parameters that they depend on."""
 
     def __init__(
         self, outputs: list[torch.Tensor], leaves: list[torch.Tensor], cuts: Sequence[torch.Tensor] = ()

@@ -376,7 +376,7 @@ class Take:
         """With its first graphs, so that an op that cannot be bound is known now and not at a replay."""
         name = program.provenance.function
         over = _over(name)
-        if self._lines:  # the function's own place is in generated code
+        if self._lines:  # the function itself is generated code
             line = _output_line(program, self._lines)
             over = _over(f"{name.partition(' (')[0]}{f' ({line})' if line else ''}")
         replay = _graphs.Replay(native, name, options.held, _BRANCHES, options.exact, over, fixed, options.cores)
@@ -394,7 +394,7 @@ class Take:
         return PythonGuards(self._followed.sealed, after)
 
     def _check_that_it_can_run_again(self, parts: Parts, native: Any) -> None:
-        """For a backward that is not the recorded one, which begins with what the forward has left."""
+        """For a backward other than the recorded one: it runs the forward again, on what that left."""
         if native.written_inputs:
             raise RefusedError("writes to its inputs and has results that require a gradient")
         program = parts.program
@@ -407,7 +407,7 @@ class Take:
         program = parts.program
         inputs = [each.slot for each in program.inputs]
         gradients = [] if self.derivatives is None else self.derivatives.gradient_slots
-        apart = {*inputs, *gradients} - parts.also  # what the function has by itself stays in its place
+        apart = {*inputs, *gradients} - parts.also  # what the function holds itself keeps its address
         try:
             return _graphs.StaticProgram(
                 slots=program.slots,
@@ -533,7 +533,7 @@ def _reads_old_gradients(program: Program) -> bool:
 
 
 def _held_gradients(parts: Parts) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Gradients that the function finds in their place, each with the tensor that it is of."""
+    """Gradients that are there when the function begins, each with its tensor."""
     wanted = {
         id(tensor): tensor for slot, tensor in parts.tensors.items() if parts.program.slots[slot].role == "gradient"
     }

@@ -27,7 +27,7 @@ class Arguments:
     """Knows what a tape takes."""
 
     def __init__(self, program: Program, traced: Structure | None, asked: list[int] | None = None) -> None:
-        """`asked`: of each input, what Python asked of it beside its values."""
+        """`asked`: for each input a mask of the questions that Python asked of it, other than for its values."""
         self._program = program
         self._traced = traced
         self._asked = asked or [0] * len(program.inputs)

@@ -20,7 +20,7 @@ class MisfitError(Exception):
 
 
 _MISSING = object()
-# What stands for itself alone: the tape has it, not another one like it.
+# Compared by identity: the tape holds the object itself, and another one like it will not do.
 _SELVES = (torch.Generator, torch.nn.Module, torch.optim.Optimizer)
 
 
@@ -106,7 +106,7 @@ def _is_same(was: Any, now: Any) -> bool:
     if type(was) is not type(now) or isinstance(was, _SELVES):
         return False
     if getattr(type(was), "__eq__", None) is object.__eq__ and not callable(was):
-        return True  # it says nothing about itself, and what is in it has been looked at
+        return True  # its class does not compare, and its attributes were compared before
     try:
         return bool(was == now)
     except Exception:  # of a class of the user's

@@ -55,7 +55,7 @@ class Memory:
         return next((other for other in self._state if self._slots[other].storage == self._slots[slot].storage), None)
 
     def check(self, inputs: Tensors, gradients: Tensors) -> None:
-        """Raises a GuardError where a replay would read or write another place than a call.
+        """Raises a GuardError where a replay would read or write other memory than a call.
 
         `gradients` are those of now, by the slots of those that the tape knows.
         """
@@ -91,7 +91,7 @@ class Memory:
                 )
 
     def _check_together(self, group: list[int], gradients: Tensors) -> None:
-        """What was one memory is one still: views of the one are made from the other."""
+        """Tensors that shared memory must still share it: the tape makes views of one from the other."""
         first, *others = (gradients.get(slot, self._state[slot]) for slot in group)
         for slot, tensor in zip(group[1:], others, strict=True):
             if storage_of(tensor) != storage_of(first):
@@ -118,10 +118,10 @@ class Memory:
     def _check_apart(self, inputs: Tensors, gradients: Tensors) -> None:
         """Of a program without mutation: nothing else lies where it writes at its end."""
         everything = {**self._state, **gradients, **{slot: inputs[slot] for slot in self._inputs if slot in inputs}}
-        places = {slot: storage_of(tensor) for slot, tensor in everything.items()}
-        for owner in self._copied & places.keys():
-            for slot, place in places.items():
-                if place == places[owner] and self._slots[slot].storage != self._slots[owner].storage:
+        storages = {slot: storage_of(tensor) for slot, tensor in everything.items()}
+        for owner in self._copied & storages.keys():
+            for slot, storage in storages.items():
+                if storage == storages[owner] and self._slots[slot].storage != self._slots[owner].storage:
                     raise GuardError(
                         f"{self._name(owner)} and {self._name(slot)} share memory now, and did not when the tape was "
                         "made, and the tape, which is without mutation, writes to the one after it has read the "
@@ -151,8 +151,8 @@ class Memory:
 
     def shares_state(self, tensor: torch.Tensor) -> bool:
         """Whether it lies in memory of the state."""
-        place = storage_of(tensor)
-        return any(storage_of(other) == place for other in self._state.values())
+        storage = storage_of(tensor)
+        return any(storage_of(other) == storage for other in self._state.values())
 
 
 def has_bits(slot: Slot) -> bool:
@@ -169,7 +169,7 @@ def bits_in_words(conjugate: bool, negative: bool) -> str:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """Which storage it lies in; one without is alone with itself."""
+    """Its storage. A tensor without one counts as a storage of its own."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return -id(tensor)
     return int(storage_address(tensor.untyped_storage()))
@@ -178,8 +178,8 @@ def storage_of(tensor: torch.Tensor) -> int:
 def inputs_with_names(inputs: list[torch.Tensor], own: Iterable[torch.Tensor]) -> frozenset[int]:
     """Places of inputs that are, or lie exactly as, tensors of the function's own or their gradients."""
     wanted: dict[Any, list[int]] = {}
-    for place, tensor in enumerate(inputs):
-        wanted.setdefault(_lie(tensor), []).append(place)
+    for index, tensor in enumerate(inputs):
+        wanted.setdefault(_lie(tensor), []).append(index)
     found: set[int] = set()
     for tensor in own if wanted else ():
         found.update(wanted.get(_lie(tensor), ()))

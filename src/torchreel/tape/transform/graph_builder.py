@@ -75,9 +75,9 @@ class GraphBuilder:
         owners = [self._node(slot) for slot in gradients_to_be_none(self._program)]
         if owners:
             self._call(graph_functions.without_gradients, (owners,))
-        for place, op in enumerate(self._program.ops):
+        for op_index, op in enumerate(self._program.ops):
             before = len(self._graph.nodes)
-            self._op(place, op)
+            self._op(op_index, op)
             self._note_source(op, len(self._graph.nodes) - before)
         for binding in self._program.bindings:
             self._bind(binding)
@@ -89,13 +89,13 @@ class GraphBuilder:
         state = () if known.is_default else (constant_text.packed(known.state),)
         return self._call(graph_functions.generator, (known.device, *state))
 
-    def _op(self, place: int, op: Op) -> None:
+    def _op(self, op_index: int, op: Op) -> None:
         if op.name == SET_RNG:
             self._call(graph_functions.set_state, tuple(self._value(value) for value in op.args))
             return
         if op.name in (GET_RNG, SEED, NEW_SEED):
             ask = {GET_RNG: graph_functions.get_state, SEED: graph_functions.seed, NEW_SEED: graph_functions.new_seed}
-            self._result(place, op, self._call(ask[op.name], (self._value(op.args[0]),)), op.results[0])
+            self._result(op_index, op, self._call(ask[op.name], (self._value(op.args[0]),)), op.results[0])
             return
         if op.name == SEEN:
             digest = self._call(graph_functions.digest, (self._value(op.args[0]),))
@@ -104,33 +104,33 @@ class GraphBuilder:
         args, kwargs = self._arguments(op)
         node = self._graph.create_node("call_function", _overload(self._program, op), args, kwargs)
         if len(op.results) == 1:
-            self._result(place, op, node, op.results[0])
+            self._result(op_index, op, node, op.results[0])
             return
         for index, value in enumerate(op.results):
             if value is not None:
-                self._result(place, op, self._call(operator.getitem, (node, index)), value)
+                self._result(op_index, op, self._call(operator.getitem, (node, index)), value)
 
     def _arguments(self, op: Op) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """As short as the schema allows: what is default is left out."""
         found = arguments(self._program.schemas.get(op.name, ""))
-        places = list(found) if len(found) == len(op.args) else [None] * len(op.args)
+        parameters = list(found) if len(found) == len(op.args) else [None] * len(op.args)
         positional: list[tuple[Any, bool]] = []
         by_name = {}
-        for place, value in zip(places, op.args, strict=True):
-            given = place is None or not place.is_default(value)
-            if place is None or not place.keyword_only:
-                positional.append((self._argument(op, place, value) if given else value, given))
+        for parameter, value in zip(parameters, op.args, strict=True):
+            given = parameter is None or not parameter.is_default(value)
+            if parameter is None or not parameter.keyword_only:
+                positional.append((self._argument(op, parameter, value) if given else value, given))
             elif given:
-                by_name[place.name] = self._argument(op, place, value)
+                by_name[parameter.name] = self._argument(op, parameter, value)
         while positional and not positional[-1][1]:
             positional.pop()
         return tuple(value for value, _ in positional), by_name
 
-    def _argument(self, op: Op, place: Argument | None, value: Value) -> Any:
-        if isinstance(value, Ref) and is_number(self._program, op, place, value):
+    def _argument(self, op: Op, parameter: Argument | None, value: Value) -> Any:
+        if isinstance(value, Ref) and is_number(self._program, op, parameter, value):
             return _plain(self._program.slots[value.slot].number)
         found = self._value(value)
-        if isinstance(value, Formula) and place is not None and place.is_tensor and not takes_numbers(op):
+        if isinstance(value, Formula) and parameter is not None and parameter.is_tensor and not takes_numbers(op):
             return self._call(graph_functions.number, (found,))
         return found
 
@@ -184,19 +184,19 @@ class GraphBuilder:
                 stack.append(part)
         return stack[0]
 
-    def _result(self, place: int, op: Op, node: torch.fx.Node, value: Value) -> None:
+    def _result(self, op_index: int, op: Op, node: torch.fx.Node, value: Value) -> None:
         """Bind what an op gave to its slots; compare what left for Python."""
         if isinstance(value, list):
             for index, part in enumerate(value):
                 if part is not None:
-                    self._result(place, op, self._call(operator.getitem, (node, index)), part)
+                    self._result(op_index, op, self._call(operator.getitem, (node, index)), part)
         elif isinstance(value, Ref):
             self._nodes[value.slot] = self._described(node, value.slot)
             if is_sized_by_values(self._program, op):
                 where = source_line(self._program, op)
                 self._call(graph_functions.guard_size, (node, list(self._program.slots[value.slot].sizes), where))
         elif value is not None:
-            self._items[place] = node
+            self._items[op_index] = node
             if op.guarded:
                 self._call(graph_functions.guard, (node, _plain(value), source_line(self._program, op) or op.name))
 
@@ -282,7 +282,7 @@ def _written_storages(program: Program) -> set[int]:
     """The storages that an op writes to."""
     found: set[int] = set()
     for op in program.ops:
-        for place, value in zip(arguments(program.schemas.get(op.name, "")), op.args, strict=False):
-            if place.written:
+        for parameter, value in zip(arguments(program.schemas.get(op.name, "")), op.args, strict=False):
+            if parameter.written:
                 found.update(program.slots[slot].storage for slot in slots_in([value]))
     return found

@@ -144,7 +144,7 @@ class _Rewriting:
         self._tape, self._old = tape, tape.program
         self._run, self._session, self._end = run, session, end
         self._slot_of = {**end.kept, **end.given}
-        self._index_of: dict[int, int] = {}  # of the old op -> of the new one that stands for it
+        self._index_of: dict[int, int] = {}  # index of an old op -> index of the new op for it
 
     def parts(self) -> Parts:
         capture, old_parts = self._session.capture, self._tape._parts
@@ -206,7 +206,7 @@ class _Rewriting:
         return tensors
 
     def _carry_over(self, program: Program) -> None:
-        """To each new op what is known of the old one that it came from."""
+        """Give each new op the stack, module and thread of the old op that it came from."""
         origins = self._drop_unused(program, self._origins(program))
         for index, origin in enumerate(origins):
             if origin is not None and _stands_for(program.ops[index], self._old.ops[origin]):
@@ -235,7 +235,7 @@ class _Rewriting:
         return [origin for _, origin in reversed(left)]
 
     def _origins(self, program: Program) -> list[int | None]:
-        """For each new op the place of the old one; None for what was only needed at the end."""
+        """For each new op the index of the old one; None for ops that were only needed at the end."""
         origins: list[int | None] = []
         counts = self._end.counts
         recorded = origin = 0
@@ -271,7 +271,7 @@ class _Rewriting:
         return word
 
     def _return_views(self, program: Program) -> None:
-        """A result that is a view of what was written is one of the user's tensor, not of what is copied into it."""
+        """Return views of the user's tensor, not of the tensor that is copied into it at the end."""
         written = {owner for owner, _ in self._end.written}
         owners = {self._old.slots[old].storage: new for old, new in self._end.given.items() if new in written}
         owners |= self._end.wholes

@@ -53,7 +53,7 @@ def folder_of(model: Any) -> Path | None:
 
 
 class Kernels:
-    """The places of a package's kernels, as far as its files tell them."""
+    """The locations of a package's kernels, as far as its files tell them."""
 
     def __init__(self, folder: Path | None, weights: Sequence[str]) -> None:
         origins = _origins(folder / "kernel_information.json") if folder is not None else {}

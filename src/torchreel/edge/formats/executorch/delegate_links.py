@@ -45,7 +45,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class DelegateCall:
-    """One call of a delegate: the names of what it ran, and the ops that it took."""
+    """One call of a delegate: the names of its kernels, and the ops that they replaced."""
 
     names: tuple[str, ...]
     nodes: tuple[Node, ...]

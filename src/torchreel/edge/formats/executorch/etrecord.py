@@ -49,7 +49,7 @@ class Node:
     """An op of the graph that a method was made from."""
 
     number: int
-    """Its place in the graph."""
+    """Its index in the graph."""
     handle: int
     op: str
     """Without overload: aten::convolution."""

@@ -53,7 +53,7 @@ class RunEvents:
         self._delegates: dict[tuple[tuple[int, tuple[str, ...]], ...], list[list[_Known]]] = {}
 
     def of(self, run: Run) -> list[BackendEvent]:
-        """In the order in which they ran, a delegate call before what is within it."""
+        """In the order in which they ran, a delegate's call before the events inside of it."""
         steps = list(_steps(run))
         known = iter(self._known_of_delegates([step for step in steps if step.event.name == DELEGATE_CALL]))
         found: list[BackendEvent] = []

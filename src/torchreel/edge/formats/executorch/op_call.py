@@ -25,7 +25,7 @@ class OpCall:
     name: str
     """Without overload: aten::convolution."""
     arguments: tuple[Argument, ...]
-    """Those that have a place in the schema, in its order; None stands for what no formula asks for, too."""
+    """The arguments of the schema, in its order; None stands for what no formula asks for, too."""
     output: TensorType | None
 
     @property

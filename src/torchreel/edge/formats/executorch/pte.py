@@ -44,7 +44,7 @@ SCALAR_TYPES = {
 
 @dataclass(frozen=True)
 class Input:
-    """What a method takes at one place."""
+    """One argument of a method."""
 
     type: TensorType
     """A number has no sizes."""

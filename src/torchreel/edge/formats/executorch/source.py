@@ -21,7 +21,7 @@ def loaded_from(module: Any, path: Path) -> None:
 
 
 class Source:
-    """The methods of a program and their ops' places, as far as they are known."""
+    """The methods of a program and their ops' locations, as far as they are known."""
 
     def __init__(self, module: Any) -> None:
         self.path = _FILES.get(module)

@@ -23,7 +23,7 @@ Modules = tuple[tuple[str, str], ...]
 
 
 class FxLocations:
-    """The places of all the lines of a graph module, and of the graph modules below it."""
+    """The locations of all the lines of a graph module, and of the graph modules below it."""
 
     def __init__(self, module: GraphModule) -> None:
         self._locations: dict[tuple[str, int], Location] = {}
@@ -45,12 +45,12 @@ class FxLocations:
                     self._locations[code.co_filename, code.co_firstlineno + line] = location
 
     def location_of_line(self, file: str, line: int) -> Location | None:
-        """Where this line stands, if it is one of the module's and export knew its place."""
+        """The location of this line, if it is one of the module's and export knew it."""
         return self._locations.get((file, line))
 
 
 def location_of_node(node: Node, inherited: Modules = ()) -> Location | None:
-    # The one module that an exported graph calls checks its inputs: that has no place in the user's program.
+    # The one module that an exported graph calls checks its inputs: that is nowhere in the user's program.
     if node.op == "call_module":
         return None
     frames = frames_of_trace(node.meta.get("stack_trace"))

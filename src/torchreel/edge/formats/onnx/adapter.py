@@ -78,7 +78,7 @@ class OnnxRuntime(Adapter):
         self._events: list[list[BackendEvent]] = []
 
     def check(self, locations: bool) -> None:
-        """Raise EdgeError if places are wanted and the model's file has none, or cannot be read."""
+        """Raise EdgeError if locations are wanted and the model's file has none, or cannot be read."""
         if not locations:
             return
         if not can_read():

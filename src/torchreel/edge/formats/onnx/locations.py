@@ -22,7 +22,7 @@ def is_noted(node: Node) -> bool:
 
 
 class NodeLocations:
-    """The places of a model's nodes, each read once, however often the node is run."""
+    """The locations of a model's nodes, each read once, however often the node is run."""
 
     def __init__(self, model: Graph) -> None:
         self._weights = model.weights
@@ -37,7 +37,7 @@ class NodeLocations:
 
 
 def location_of_node(node: Node, weight: TensorType | None = None) -> Location | None:
-    """Where a node stands. Its weight tells which module it is, where that has been lost."""
+    """The location of a node. If its module was lost, the name of its weight tells it."""
     modules, frames = _modules(node), frames_of(node.properties.get(_STACK, ""))
     if not modules and not frames:
         return None
@@ -67,7 +67,7 @@ def _names(text: str) -> list[str]:
 
 
 def _convolution(norm: Location, name: str, weight: TensorType) -> Location:
-    """The exporter folds a normalisation into the convolution before it, and notes the normalisation's place alone.
+    """The exporter folds a normalisation into the convolution before it, and notes the normalisation's location alone.
 
     The weight keeps the convolution's name: features.0.conv.weight belongs to features.0.conv. Of the lines those are
     kept that lead to the normalisation, and not the one within it.

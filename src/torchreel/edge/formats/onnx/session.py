@@ -97,7 +97,7 @@ def _changed(options: Any, changes: dict[str, Any]) -> Iterator[None]:
 
 
 def _size(source: str | bytes) -> int:
-    """Of the model in bytes, with what lies beside it under the same name."""
+    """The size of the model, with that of the weights beside it under the same name."""
     if isinstance(source, bytes):
         return len(source)
     path = Path(source)
@@ -106,7 +106,7 @@ def _size(source: str | bytes) -> int:
 
 
 def _clock(origin_ns: int) -> Callable[[], int]:
-    """The clock that a profile's origin was read from: which one it is depends on the system."""
+    """The clock of a profile's origin. It depends on the system."""
     candidates = (time.time_ns, time.monotonic_ns)
     return min(candidates, key=lambda clock: abs(clock() - origin_ns))
 
