@@ -46,7 +46,7 @@ def without_modules(tables: Tables, root: int) -> Tables:
 
 
 def _around(rows: list[Row], gone: set[int]) -> dict[int, int | None]:
-    """For each row that goes, the nearest around it that stays."""
+    """For each row that is removed, the nearest row around it that stays."""
     around: dict[int, int | None] = {}
     for row in rows:  # parents come before what is within them
         if row["id"] in gone:

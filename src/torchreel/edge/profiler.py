@@ -38,7 +38,7 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         self.begun: EdgeProfiler | None = None
         self.calling: list[EdgeProfiler] = []
-        """Those within calls of whose models the thread is, the innermost last."""
+        """The profilers whose models the thread is calling, the innermost last."""
 
 
 _of_thread = _OfThread()

@@ -142,7 +142,7 @@ class Watched:
         self.problem = ""
 
     def end(self) -> Tables:
-        """Its share of the recording, which is over for it."""
+        """End the model's recording, and return its share."""
         return self._session.remove(self, wanted=True)
 
     def abandon(self) -> None:

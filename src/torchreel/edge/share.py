@@ -104,7 +104,7 @@ def _below(owner: Array, chosen: Array) -> Array:
 
 
 def _working_for(marks: pa.Table, threads: Array, begins: Array) -> Array:
-    """For each moment on a thread: the model that the thread had last said to work for, else 0."""
+    """For each moment on a thread: the model that the thread worked for, else 0."""
     models = np.zeros(len(threads), dtype=np.int64)
     said = [
         (row["thread"], row["time_ns"], int(row["name"].removeprefix(_MODEL_MARK)))

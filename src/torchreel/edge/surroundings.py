@@ -20,7 +20,7 @@ class Surroundings:
         self._starts = np.array([row["start_ns"] for row in rows], dtype=np.int64)
         self._ends = self._starts + np.array([row["dur_ns"] for row in rows], dtype=np.int64)
         self._added: list[Row] = []
-        """Those of what was added that are not over."""
+        """Added calls that have not ended yet."""
 
     def add(self, row: Row) -> None:
         """Add a call. It begins no earlier than those that were added before."""

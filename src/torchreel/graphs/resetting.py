@@ -19,7 +19,7 @@ def reset() -> None:
 
 
 def reset_compiled() -> None:
-    """The same for what torch.compile made."""
+    """Reset the functions that torch.compile made."""
     for graphed in alive():
         if graphed.is_compiled:
             graphed.forget()

@@ -33,7 +33,7 @@ def _key(value: Any) -> Any:
 
 
 class Skips:
-    """Those of one function."""
+    """The skipped calls of one function."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}  # by call and reason

@@ -103,7 +103,7 @@ def to_array(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) ->
 
 
 def rule_of_object(function: Any) -> Any:
-    """Of an object that is called: a ufunc, or what NumPy wraps its functions in, whose Python is followed."""
+    """The rule for calling a ufunc, or a wrapper of NumPy, whose Python is followed."""
     kind = type(function)
     if kind is numpy.ufunc or kind is _DISPATCHER:
         return compute

@@ -336,7 +336,7 @@ _HASH_OF_TENSORS = torch.Tensor.__hash__.__code__
 
 
 def _id(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
-    """Of an object that is the same one at each call. torch hashes and compares by id, and that is followed too."""
+    """id() of an object that is the same at each call. torch hashes and compares by id, which is followed too."""
     if call.frame.f_globals is vars(copy):
         return None  # the keys of a memo that is made for one copy
     if call.is_fresh(values[0]) and call.frame.f_code.co_qualname.startswith("ExactWeakKeyDictionary."):

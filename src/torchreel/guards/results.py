@@ -89,7 +89,7 @@ class Look:
         return self._at_new_object(value, depth)
 
     def _is_constant(self, value: Any) -> bool:
-        """Of an object of C that the call is not known to have made: whether it is the same at each call."""
+        """Whether a C object that the call is not known to have made is the same at each call."""
         if isinstance(value, (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)):
             owner = value.__self__
             return owner is None or (type(owner) not in PLAIN and self._call.is_outer(owner) and self._is_found(owner))

@@ -223,7 +223,7 @@ _know(FUNCTIONS, _set_autocast_dtype, torch.set_autocast_dtype)
 
 
 def _increment_version(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
-    """For what an op of Python is about to write. A replay runs the op, which does the same."""
+    """Allowed for a custom op that is about to write: a replay runs the op, which does the same."""
     if call.frame is None or call.frame.f_code is not torch.autograd.graph.increment_version.__code__:
         raise EagerError("calls torch._C._increment_version()")
     caller = call.frame.f_back
@@ -387,7 +387,7 @@ _know(FUNCTIONS, _redispatch, c_functions.redispatch)
 
 
 def rule_of(function: Any) -> Rule | None:
-    """Of a function of C."""
+    """The rule for a C function, or None."""
     found = FUNCTIONS.get(id(function))
     if found is not None:
         return found
@@ -445,7 +445,7 @@ def _operator(function: Any) -> Rule:
 
 
 def _requires_grad(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
-    """Of a tensor of others only where it changes nothing."""
+    """Allowed for a tensor that the call did not make only if it changes nothing."""
     tensor = values[0]
     wanted = bool(values[1] if len(values) > 1 else keywords.get("requires_grad", True))
     if not call.is_fresh(tensor) and not tensors.is_old_gradient(call, tensor):
@@ -482,7 +482,7 @@ CLASSES[torch.Generator] = _make_generator
 
 
 def rule_of_object(function: Any) -> Rule | None:
-    """Of an object that is called: a scripted function is C++, and reads nothing but its arguments."""
+    """The rule for an object that is called. A scripted function is C++, and reads only its arguments."""
     if type(function) is not torch.jit.ScriptFunction:
         found: Rule | None = numpy_functions.rule_of_object(function)
         return found

@@ -18,7 +18,7 @@ Write = tuple[Callable[[Any], object], Any]
 
 
 class Writes:
-    """To lists and to variables of functions around; entries of dicts are FollowedCall's to know."""
+    """Writes to lists and to variables of enclosing functions. FollowedCall knows those to dicts."""
 
     def __init__(self) -> None:
         self._appended: dict[int, tuple[list[Any], list[Any]]] = {}
@@ -49,7 +49,7 @@ class Writes:
         return id(cell) in self._cells
 
     def lists(self) -> Iterator[list[Any]]:
-        """Those that were written to."""
+        """The lists that were written to."""
         yield from (holder for holder, _ in self._appended.values())
         yield from (holder for holder, _ in self._items.values())
 

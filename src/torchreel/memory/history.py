@@ -125,7 +125,7 @@ def _check_choices(enabled: str | None, context: str | None, stacks: str) -> Non
 
 
 def _check_device(device: torch.device | str | int | None) -> None:
-    """It changes nothing, but what is no device at all is a mistake."""
+    """Refuse what is no device. The device itself changes nothing."""
     if device is None or (isinstance(device, int) and not isinstance(device, bool)):
         return
     try:

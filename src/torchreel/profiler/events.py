@@ -67,7 +67,7 @@ def event_list(
 
 
 def _python_parents(calls: pa.Table) -> list[int]:
-    """For each call of Python's the id of the one around it, -1 for none and for all other calls."""
+    """For each Python call the id of the Python call around it; -1 if there is none, and for other calls."""
     is_python_call = np.isin(calls["kind"].cast(pa.string()).to_numpy(zero_copy_only=False), PYTHON_CALLS)
     parent = numbers(calls, "parent")
     nearest = above(np.where(is_python_call, parent, -1), parent, lambda _, row: ~is_python_call[row])

@@ -225,7 +225,7 @@ class _KinetoProfile(KinetoProfile):  # type: ignore[misc]
         self.profiler.export_chrome_trace(path)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Not done: torch itself will remove it."""
+        """Not supported: torch will remove it."""
         raise UnavailableError(
             "export_memory_timeline is deprecated by PyTorch and is not done here: profile_memory=True puts every "
             "alloc and free into `reel.allocs` of this profile, and into its Chrome trace."

@@ -32,7 +32,7 @@ def crossed(caller: Integers, end: Integers, is_python_call: Booleans, is_range:
 
 
 def _first_end_above(caller: Integers, end: Integers, is_range: Booleans) -> Integers:
-    """For each row the end of that range around it which ends first. Every round doubles the distance looked at."""
+    """For each row the first end of a range around it. Each round doubles the distance."""
     first = np.where((caller >= 0) & is_range[caller], end[caller], _NEVER)
     up = caller.copy()
     while (up >= 0).any():

@@ -36,7 +36,7 @@ class ResultOptions:
     with_stack: bool
     timeout_s: float | None = None
     categories: frozenset[str] | None = None
-    """Of Kineto's categories, those that a trace shows; None for all."""
+    """Kineto's categories that a trace shows; None for all."""
     adjust_steps: bool = False
     """A step begins no earlier than the Python call in which it ends."""
     overload_names: bool = False

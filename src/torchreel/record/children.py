@@ -94,7 +94,7 @@ def _end_child() -> None:
 
 
 def begin_from_environment() -> None:
-    """In a child that was started anew, as soon as it has imported torch."""
+    """Begin recording in a child that was started (not forked), once it has imported torch."""
     from torchreel.errors import TorchreelError
     from torchreel.record.options import RecordOptions
 

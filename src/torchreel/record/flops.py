@@ -142,7 +142,7 @@ def _count_inside(op: Any, placed: list[Any], named: dict[str, Any]) -> int | No
 
 
 def _outermost(ops: pa.Table, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Those of the rows that are not within another of them."""
+    """The rows that lie in no other of these rows."""
     if not len(rows):
         return rows
     ids = ops.column("id").to_numpy()

@@ -75,7 +75,7 @@ def _let_torch_open_ranges() -> None:
 
 
 def _after_fork() -> None:
-    """In a child: what runs is the parent's recording. A child that is recorded too says so again."""
+    """In a forked child: the recording is the parent's. A child that is recorded too begins its own."""
     if _Enabled.by_us:
         _Enabled.by_us = False
         _core.hide_profiler()

@@ -309,7 +309,7 @@ class Recorder:
         )
 
     def _release(self) -> None:
-        """Nothing of the recorder stays in the program."""
+        """Remove everything of the recorder from the program."""
         atexit.unregister(self._stop_at_exit)
         if self._optimizer_steps is not None:
             self._optimizer_steps.close()
@@ -507,7 +507,7 @@ class Recorder:
 
 
 class ChildRecorder(Recorder):
-    """In a child process: its part of the reel of its parent, which closes it."""
+    """Records a child process into its parent's reel. The parent closes the reel."""
 
     def __init__(self, reel: Path, options: RecordOptions) -> None:
         super().__init__(reel, options, from_outside=True)

@@ -55,14 +55,14 @@ def unlink_calls() -> None:
 
 
 def _invoke_linked(to: Any, func: Any, rpc_type: Any, args: Any = None, kwargs: Any = None, *timeout: Any) -> Any:
-    """In place of the function through which rpc_sync and rpc_async go."""
+    """Stands for the function through which rpc_sync and rpc_async go."""
     assert _originals is not None
     invoke = _originals.invoke
     return _call(to, func, rpc_type.value, args, kwargs, lambda f, a, k: invoke(to, f, rpc_type, a, k, *timeout))
 
 
 def _remote_linked(to: Any, func: Any, args: Any = None, kwargs: Any = None, *timeout: Any, **named: Any) -> Any:
-    """In place of rpc.remote."""
+    """Stands for rpc.remote."""
     assert _originals is not None
     remote = _originals.remote
     return _call(to, func, "remote", args, kwargs, lambda f, a, k: remote(to, f, a, k, *timeout, **named))

@@ -28,7 +28,7 @@ class CountedSteps:
 
 
 class HookedSteps:
-    """The same for whoever has to do something at each step: calls back after it."""
+    """Counts steps likewise, and calls back after each."""
 
     def __init__(self, on_step: Callable[[], None]) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -80,7 +80,7 @@ def get_state(of: torch.Generator) -> torch.Tensor:
 
 
 def seed(of: torch.Generator) -> int:
-    """As the 64 bits of it read with a sign."""
+    """The seed of a generator, its 64 bits read as a signed number."""
     return int(of.initial_seed() + 2**63) % 2**64 - 2**63
 
 

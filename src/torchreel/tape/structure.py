@@ -113,7 +113,7 @@ class Structure:
         return leaf
 
     def _take_object(self, value: Any, depth: int) -> Any:
-        """Of an object of some class: a copy whose tensors are leaves, or itself where it has none."""
+        """A copy of the object with leaves for its tensors, or the object itself if it has none."""
         if id(value) in self._known:
             return self._known[id(value)]
         inside = list(_tensors_inside(value, set(self._known), depth))

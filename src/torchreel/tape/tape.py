@@ -195,7 +195,7 @@ class Tape:
         save(self, path, data)
 
     def _gradients(self, inputs: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-        """Those of now, by the slots of those that tensors had when the tape began."""
+        """The gradients of now, by the slots of the gradients when the tape began."""
         guards = self._parts.guards
         return guards.leaves.now(self.program, self._parts.tensors, inputs) if guards is not None else {}
 

@@ -17,7 +17,7 @@ def adapts(module: Any) -> bool:
 
 
 def _not_compiled(hook: Callable[..., None]) -> Callable[..., None]:
-    """Of a module that torch.compile has, the hooks would be compiled, too, and then tell of no call but the first."""
+    """torch.compile would compile hooks with their module, and they would see no call but the first."""
     return disable_dynamo(hook) if is_dynamo_loaded() else hook  # else nothing is compiled
 
 

@@ -14,6 +14,6 @@ def kind_of(tensors: Sequence[Any]) -> str:
 
 
 def namespaces() -> set[str]:
-    """Those of all ops that are registered."""
+    """The namespaces of all registered ops."""
     names = all_op_names()
     return {name.partition("::")[0] for name in names}

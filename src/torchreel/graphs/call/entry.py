@@ -416,7 +416,7 @@ class Graphed(_graphs.CachedCall):
         index: int,
         cuts: list[torch.Tensor],
     ) -> list[torch.Tensor | None]:
-        """Of an earlier call: one that is not the recorded one."""
+        """The derivatives of an earlier call, for a backward other than the recorded one."""
         from torchreel.graphs.call.recompute import derivatives_of
 
         recording = self._recordings.get(number) or self._dropped.get(number)
@@ -449,7 +449,7 @@ class Graphed(_graphs.CachedCall):
 
     @property
     def name(self) -> str:
-        """Of the function."""
+        """The name of the function."""
         return self._name
 
     @property
@@ -504,7 +504,7 @@ class Graphed(_graphs.CachedCall):
         return next((kind.pattern for kind in self._kinds if recording.number in kind.numbers), None)
 
     def is_sound(self, recording: RecordedCall) -> None:
-        """Its replay was held against eager, and gave the same."""
+        """Its replay was compared with eager, and was equal."""
         recording.entry.verified = True
 
     def retire(self, recording: RecordedCall, why: str) -> None:
@@ -528,7 +528,7 @@ def _made_anew(function: Callable[..., Any], options: GraphOptions) -> Graphed:
 
 
 class _Again:
-    """For a backward that is not the recorded one: has the function run again."""
+    """Runs the function again, for a backward other than the recorded one."""
 
     def __init__(self, graphed: Graphed, kind: CallKind) -> None:
         self._graphed = weakref.ref(graphed)

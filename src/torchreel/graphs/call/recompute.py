@@ -31,7 +31,7 @@ def derivatives_of(
     segment: Segment,
     cuts: list[torch.Tensor],
 ) -> list[torch.Tensor | None]:
-    """Of a segment of the backward; `cuts` lead to where its derivatives by outputs of other segments go."""
+    """The derivatives of one segment of the backward. Those by outputs of other segments go to `cuts`."""
     args, kwargs, drawn = call
     structure = Structure((args, kwargs))
     leaves = leaves_for(structure.tensors)  # the backward ends at the inputs, whatever made them
@@ -71,7 +71,7 @@ def _derivatives(
     gradients: list[torch.Tensor | None],
     create_graph: bool,
 ) -> list[torch.Tensor | None]:
-    """Of the outputs, by leaves that stand for the originals; parts of one gradient stay apart."""
+    """The derivatives of the outputs by leaves that stand for the originals. Parts of one gradient are not added."""
     wanted = [
         (outputs[index], gradient)
         for index, gradient in zip(segment.outputs, gradients, strict=True)

@@ -12,7 +12,7 @@ from torchreel.tape.quiet import quietly
 
 
 class State:
-    """As it is now."""
+    """All that a replay writes, as it is now: tensors, gradients, states of generators."""
 
     def __init__(self, recording: RecordedCall, inputs: list[torch.Tensor] | None = None) -> None:
         program = recording.program

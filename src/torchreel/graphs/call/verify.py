@@ -97,7 +97,7 @@ def _copies(result: Any) -> list[torch.Tensor]:
 def _derivatives(
     pattern: Pattern | None, recording: RecordedCall, result: Any, inputs: list[torch.Tensor]
 ) -> list[torch.Tensor | None]:
-    """Of results that can be differentiated, for gradients of the recorded form; the results can be used afterwards."""
+    """The derivatives of the results for gradients of the recorded form. The results can be used afterwards."""
     derivatives = recording.derivatives
     if derivatives is None or not torch.is_grad_enabled():
         return []
@@ -159,7 +159,7 @@ def _same_values(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _near(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
-    """With exact=False: what has added up of differences in the last bits of each op."""
+    """For exact=False: whether they differ by no more than the rounding errors of each op can add up to."""
     if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype or not a.is_floating_point():
         return _same(a, b)
     with quietly():

@@ -98,12 +98,12 @@ def cpu_groups() -> list[NativeFunctionsGroup]:
 
 
 def out_groups() -> list[NativeFunctionsGroup]:
-    """Those of them that take the same arguments with out=; what makes a tensor of nothing takes no dtype then."""
+    """The groups that take the same arguments with out=. Factory ops are left out: with out= they take no dtype."""
     return [group for group in cpu_groups() if group.functional.func.arguments.tensor_options is None]
 
 
 def structured_groups() -> list[NativeFunctionsGroup]:
-    """Those of them that are structured."""
+    """The groups that are structured."""
     return [group for group in cpu_groups() if group.structured]
 
 

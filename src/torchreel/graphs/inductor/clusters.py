@@ -45,7 +45,7 @@ class Cluster:
     written: list[int] = field(default_factory=list)  # inputs
 
     def job(self, program: Program, threads: int, exact: bool) -> tuple[Job, list[int]]:
-        """And for each of its slots that of the program."""
+        """The job of compiling the cluster, and for each slot of the job the slot of the program."""
         numbers: dict[int, int] = {}
 
         def renamed(value: Any) -> Any:
@@ -67,7 +67,7 @@ def _bare(slot: Slot) -> Slot:
 
 
 def clusters_of(program: Program, native: _graphs.StaticProgram, exact: bool) -> list[Cluster]:
-    """Those that are worth a kernel, in their order."""
+    """The clusters that are worth a kernel, in the order of the program."""
     found: list[Cluster] = []
     indices = native.step_ops
     for begin, end in itertools.pairwise((0, *native.boundaries, len(indices))):

@@ -38,7 +38,7 @@ def _undivided(op: Op) -> bool:
 
 
 def _plain(op: Op) -> bool:
-    """To another dtype or layout, and nothing else."""
+    """Whether a copy keeps the layout: it names none."""
     return all(not isinstance(value, Named) or value.kind != "layout" for value in op.args)
 
 

@@ -34,7 +34,7 @@ class _Kernel:
 
 
 class Lowering:
-    """Of one recording. Asks for its kernels by itself, and tells the replay of them when all are there."""
+    """The generated kernels of one recording. It asks for them, and gives them to the replay when all are compiled."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Lowering:
         the_queue().run(self)
 
     def ask(self) -> None:
-        """In the background: to look for clusters may take longer than to record."""
+        """Look for clusters in the background: that may take longer than recording."""
         try:
             self._ask()
         except Exception as error:  # nobody is there to whom it could be raised

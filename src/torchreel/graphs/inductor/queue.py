@@ -160,7 +160,7 @@ class LoweringQueue:
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """With all that it has started."""
+    """End a process with its children."""
     if process is None:
         return
     with contextlib.suppress(OSError):

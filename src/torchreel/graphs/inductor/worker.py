@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _listen(jobs: queue.SimpleQueue[Job]) -> None:
-    """Without the other process there is no use in going on, in whatever is going on."""
+    """Receive jobs. When the other process is gone, end this one and its compilers at once."""
     while (job := receive(sys.stdin.buffer, Job)) is not None:
         jobs.put(job)
     os.killpg(os.getpgid(0), signal.SIGKILL)

@@ -40,7 +40,7 @@ class Segment:
     derivative_slots: list[int] = field(default_factory=list)
 
     def tensors(self) -> list[torch.Tensor]:
-        """Those whose slots are wanted."""
+        """The tensors whose slots are needed."""
         return [*self.gradients, *self.owners, *(each for each in self.derivatives if each is not None)]
 
     def take_slots(self, slots: Iterator[int]) -> None:
@@ -56,7 +56,7 @@ class Derivatives:
         self.segments = segments
 
     def tensors(self) -> list[torch.Tensor]:
-        """Those whose slots are wanted."""
+        """The tensors whose slots are needed."""
         return [tensor for segment in self.segments for tensor in segment.tensors()]
 
     def take_slots(self, slots: list[int]) -> None:

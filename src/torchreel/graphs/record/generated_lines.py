@@ -17,7 +17,7 @@ NodeLines = dict[str, str]  # by the name of a node
 
 
 def node_lines(module: GraphModule) -> NodeLines:
-    """Of the nodes whose line in the program is known."""
+    """The source lines of a module's nodes, as far as they are known."""
     return {node.name: line for node in module.graph.nodes if (line := line_of(node))}
 
 
@@ -29,7 +29,7 @@ def line_of(node: Node) -> str:
 
 
 def op_line(program: Program, op: Op, lines: NodeLines) -> str:
-    """As source_line, but of the program where the op was called by generated code."""
+    """Like source_line(), but for ops that generated code calls: the line of the user's program."""
     for frame in frames_of(program, op) if lines else ():
         if frame.file.startswith(_GENERATED):
             text = frame.text or linecache.getline(frame.file, frame.line)

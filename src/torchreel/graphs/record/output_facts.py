@@ -16,7 +16,7 @@ Alias = tuple[int, str, int, bool]  # index, "output", "input" or "own", index o
 
 
 class OutputFacts:
-    """Of the tensors that a function has just returned."""
+    """Facts about the tensors that a function has just returned."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._ids = [id(tensor) for tensor in tensors]

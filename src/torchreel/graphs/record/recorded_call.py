@@ -74,7 +74,7 @@ class RecordedCall:
         return _output_line(self.program, self.lines) or self.program.provenance.function
 
     def generators(self) -> list[torch.Generator]:
-        """Those that it draws from, and that were there before it."""
+        """The generators that it draws from and did not make itself."""
         default = [torch.default_generator] if self.entry.replay.draws else []
         return [*default, *self.given_generators]
 
@@ -373,7 +373,7 @@ class Take:
     def _replay(
         self, program: Program, native: _graphs.StaticProgram, options: GraphOptions, fixed: list[bool]
     ) -> _graphs.Replay:
-        """With its first graphs, so that an op that cannot be bound is known now and not at a replay."""
+        """A replay with its first graphs, so that an op that cannot be bound is found now, not at a replay."""
         name = program.provenance.function
         over = _over(name)
         if self._lines:  # the function itself is generated code
@@ -449,7 +449,7 @@ class Take:
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
-    """Not one that a transform or a class of its own wraps around others."""
+    """Whether a tensor has memory of its own: no transform and no subclass wraps it around others."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
     return plain and not is_functorch_wrapper(tensor)
 
@@ -503,7 +503,7 @@ def _joined(
 def _joined_apart(
     outputs: list[torch.Tensor], originals: dict[int, torch.Tensor], segments: list[Segment]
 ) -> list[torch.Tensor]:
-    """With a node for each segment: gradients of a segment's outputs are seen where they arrive."""
+    """Adds a node for each segment, where the gradients of its outputs arrive."""
     found = [originals.get(id(output), output) for output in outputs]
     for segment in reversed(segments):
         owners = list({id(owner): owner for owner in segment.owners}.values())

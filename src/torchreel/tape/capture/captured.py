@@ -284,7 +284,7 @@ class Captured:
                 program.slots[slot].role, program.slots[slot].name = "input", text
 
     def _name_gradients(self, program: Program) -> None:
-        """Those that tensors had when the tape began, whoever has them now."""
+        """Name the gradients that tensors had when the tape began."""
         for leaf in self.guards.leaves.all if self.guards is not None else ():
             for slot in leaf.gradients:
                 record = program.slots[slot]
@@ -392,7 +392,7 @@ def _name_rest(program: Program, tensors: dict[int, torch.Tensor], alone: set[in
 
 
 def _write_stacks(program: Program, lines: bool) -> None:
-    """Of the process's table of stacks only those that the ops have, counted anew."""
+    """Keep only the stacks that the ops have, and renumber them."""
     rows, frames = _tape.stacks(), _tape.frames()
     stacks: dict[int, int] = {0: 0}
     numbers: dict[int, int] = {}

@@ -177,6 +177,6 @@ def _is_simple(value: Any) -> bool:
 
 
 def _is_users(thing: Any) -> bool:
-    """Not of torch, nor of Python itself: what the one who traces has written, or a library that uses torch."""
+    """Whether it is of the user's program or of a library that uses torch, not of torch or Python itself."""
     module = getattr(thing, "__module__", None) or ""
     return module.split(".")[0] not in ("torch", "builtins", "functools", "typing", "collections", "threading", "numpy")

@@ -137,7 +137,7 @@ def _escaped(number: Number, value: float) -> float:
 
 
 def square_root(value: float) -> float:
-    """As math.sqrt, which reads a Number as the plain float that it is."""
+    """math.sqrt for Numbers. math.sqrt itself would lose the formula."""
     root = math.sqrt(value)
     return Number(root, (*value.postfix, "sqrt")) if isinstance(value, Number) else root
 

@@ -42,7 +42,7 @@ _open: set[Span] = set()
 
 
 def _leave_to_parent() -> None:
-    """In a forked child, such as a worker of a DataLoader: what is being traced is the parent's."""
+    """In a forked child, such as a worker of a DataLoader: the trace goes on in the parent."""
     while _open:
         _open.pop().leave()
 

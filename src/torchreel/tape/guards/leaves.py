@@ -22,7 +22,7 @@ from torchreel.tape.guards.changes import changed
 
 @dataclass
 class Leaf:
-    """One of them, by its slot."""
+    """One leaf, by its slot."""
 
     slot: int
     had: bool  # a gradient, when the tape began
@@ -84,7 +84,7 @@ class Leaves:
     def _gradients(
         self, externals: list[External], now: dict[int, int], set_by_hand: dict[int, int]
     ) -> dict[int, list[int]]:
-        """Of tensors by id: the slots of gradients that they had when the tape began, or have `now` and had then."""
+        """The slots of gradients that tensors had when the tape began (or have `now`, and had then), by tensor id."""
         found: dict[int, list[int]] = {}
         for slot, tensor in externals if self._owners or self._sparse else ():
             owner = self._owner(tensor)

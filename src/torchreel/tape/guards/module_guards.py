@@ -15,7 +15,7 @@ from torchreel.tape.guards.tensor_forms import TensorForm
 
 
 class ModuleGuards:
-    """One of them. It is made for each module of a tape, and looked at before each replay: so it is quick."""
+    """The guards on one module. They run before each replay, so they are quick."""
 
     def __init__(self, name: str, module: torch.nn.Module) -> None:
         self._name = name

@@ -15,7 +15,7 @@ from torchreel.tape.guards.changes import changed
 
 
 class OptimizerGuards:
-    """One of them, after the tape ended."""
+    """The guards on one optimizer, made when the tape has ended."""
 
     def __init__(self, name: str, optimizer: torch.optim.Optimizer) -> None:
         self._name = f"{name} ({type(optimizer).__name__})"
@@ -60,7 +60,7 @@ def _objects(optimizer: torch.optim.Optimizer) -> list[Any]:
 
 
 def _names(optimizer: torch.optim.Optimizer) -> Iterator[str]:
-    """Of the same, in the same order, but for the hooks."""
+    """The names of these objects without the hooks, in the same order."""
     for group_index, group in enumerate(optimizer.param_groups):
         for index, parameter in enumerate(group["params"]):
             yield f"param_groups.{group_index}.params.{index}"

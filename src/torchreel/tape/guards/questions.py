@@ -29,7 +29,7 @@ _THINGS = {"grad_fn", "_base"}
 
 
 class Questions:
-    """Of the inputs of a trace, before the function is called."""
+    """The questions that Python asks of the inputs of a trace."""
 
     def __init__(self, names: Iterable[str], inputs: Sequence[torch.Tensor]) -> None:
         self._asked = sorted(set(_ASKED).intersection(names))

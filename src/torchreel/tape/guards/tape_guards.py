@@ -30,7 +30,7 @@ class TapeGuards:
     """Made before the function is called; `end` after it; `check` before each replay."""
 
     def __init__(self, surroundings: Surroundings | None, inputs: Iterable[torch.Tensor]) -> None:
-        """Without `surroundings`, of a block, it knows the modules that were called and the optimizers that stepped."""
+        """A block has no `surroundings`: its guards are on modules that were called and optimizers that stepped."""
         self._surroundings = surroundings
         self._dtype = torch.get_default_dtype()
         self._module_hooks = _hooks_in(GLOBAL_MODULE_HOOKS)
@@ -134,11 +134,11 @@ class TapeGuards:
             yield from self._surroundings.tensors()
 
     def tensors(self) -> Iterator[torch.Tensor]:
-        """Those that names lead to."""
+        """The guarded tensors that have names."""
         return (tensor for _, tensor in self._tensors())
 
     def _used_leaves(self, externals: list[External]) -> list[torch.Tensor]:
-        """Those that others hold too: a tensor that is the tape's alone must stay so."""
+        """Leaves that somebody else holds as well: a tensor that only the tape holds must not be held here."""
         if self._surroundings is None:
             return [tensor for _, tensor in externals if type(tensor) is torch.nn.Parameter]
         used = {id(tensor) for _, tensor in externals}
@@ -202,7 +202,7 @@ def _is_python(module: torch.nn.Module) -> bool:
 
 
 def _slot_of(capture: Any, tensor: torch.Tensor, state: set[int]) -> int:
-    """Of a tensor that an op made, or that is an input; else -1."""
+    """The slot of a tensor that an op made or that is an input; else -1."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return -1
     slot = int(capture.find(tensor))

@@ -24,7 +24,7 @@ def form_of(value: Any) -> Form:
 
 
 class TensorForm:
-    """Of a tensor of the state that no op of a tape reads, at the path by which the function finds it."""
+    """The form of a tensor of the state that no op of the tape reads, found by its path."""
 
     def __init__(self, name: str, read: Callable[[], Any]) -> None:
         self._name, self._read = name, read

@@ -122,7 +122,7 @@ class Arguments:
                 )
 
     def _in_order(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Of a loaded tape: by name, as far as the program knows the names."""
+        """The keyword arguments of a loaded tape, in the order of the names that its program knows."""
         keys = self._program.arguments.parts[1].keys if len(self._program.arguments.parts) == 2 else []
         return {key: kwargs[key] for key in keys} if set(keys) == set(kwargs) else kwargs
 
@@ -171,7 +171,7 @@ class Arguments:
             raise self._elsewhere(index, tensor, slot, "the tape gives it a gradient, so it cannot be copied")
 
     def _resolved(self, index: int, tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
-        """Without the bits that say that values are to be conjugated or negated when they are read."""
+        """The tensor without conjugate and negative bits."""
         if has_bits(slot) or index in self._written | self._graded:
             raise GuardError(
                 f"Input {self._names[index]} is {bits_in_words(tensor.is_conj(), tensor.is_neg())} now, and was "
@@ -216,7 +216,7 @@ def _lying_in(storage: torch.UntypedStorage, tensor: torch.Tensor, slot: Slot) -
 
 
 def _copied(tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
-    """With the offset that the views on the tape count from, and as far from a multiple of 64 bytes as it is given."""
+    """A copy with the offset that views on the tape count from, and with the alignment of the given tensor."""
     size, last = (
         tensor.element_size(),
         1 + sum((length - 1) * stride for length, stride in zip(slot.sizes, slot.strides, strict=True)),

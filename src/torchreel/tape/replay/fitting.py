@@ -75,7 +75,7 @@ def _fit_wrapper(shape: Wrapper, value: Any, path: str, found: dict[int, torch.T
 
 
 def _fit_object(shape: Any, value: Any, path: str, found: dict[int, torch.Tensor]) -> None:
-    """Of some class: by its parts and its attributes, as the structure has taken its tensors from there."""
+    """Fit an object of any class by its parts and attributes, from which the structure took its tensors."""
     if type(shape) is TensorLeaf:
         return _fit(shape, value, path, found)
     if type(value) is not type(shape):

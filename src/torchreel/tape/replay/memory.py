@@ -47,7 +47,7 @@ class Memory:
         return groups
 
     def _other(self, slot: int, named: frozenset[int]) -> int | None:
-        """Of an input: a tensor of the state that it lay on when the tape was made; itself, if that has a name."""
+        """The slot of the state that an input shared memory with in the trace; its own if that has a name."""
         if slot in named and slot in self._traced:
             return slot
         if self._slots[slot].layout != "strided":
@@ -116,7 +116,7 @@ class Memory:
             )
 
     def _check_apart(self, inputs: Tensors, gradients: Tensors) -> None:
-        """Of a program without mutation: nothing else lies where it writes at its end."""
+        """For a program without mutation: no other tensor shares the memory that it writes at its end."""
         everything = {**self._state, **gradients, **{slot: inputs[slot] for slot in self._inputs if slot in inputs}}
         storages = {slot: storage_of(tensor) for slot, tensor in everything.items()}
         for owner in self._copied & storages.keys():

@@ -32,7 +32,7 @@ def _slots(tree: Tree) -> Any:
 
 
 def _built(tree: Tree, values: Any) -> Any:
-    """Of a loaded tape: plain containers, whatever classes they were of."""
+    """The outputs of a loaded tape, in plain containers."""
     if tree.kind == "leaf":
         if isinstance(tree.leaf, Ref):
             return next(values)

@@ -44,7 +44,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """torch.jit.trace "records" a node; has a kernel written "by hand"; "unfolds" it into its parts on purpose; or
     "passes" it on because it cannot record it: what it calls in turn is recorded then."""
     why: str
-    """Of one that the tracer does not simply record: the reason, or what the kernel written by hand does."""
+    """Why the tracer does not simply record the op, or what its handwritten kernel does."""
     node: str
     """The name under which the tracer records it, without an overload: "aten::add_"; empty if it does not."""
     inputs: tuple[str, ...]
@@ -61,7 +61,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """On the tape stands the function "itself", its "parts" (autograd replaces it by them; itself in
     inference_mode), or "nothing" (autograd answers without calling a kernel)."""
     own: tuple[str, ...]
-    """Of one that has parts: the kinds of tensor for which it has a kernel, so that it stands on the tape itself."""
+    """For a composite op: the kinds of tensor for which it has a kernel, so that it is on the tape itself."""
     way: Way
     """What writes it to the tape: a generated "wrapper", or the "fallback" that serves any op."""
     boxed: str

@@ -111,7 +111,7 @@ class GraphBuilder:
                 self._result(op_index, op, self._call(operator.getitem, (node, index)), value)
 
     def _arguments(self, op: Op) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """As short as the schema allows: what is default is left out."""
+        """The arguments of a call, as few as the schema allows: defaults are left out."""
         found = arguments(self._program.schemas.get(op.name, ""))
         parameters = list(found) if len(found) == len(op.args) else [None] * len(op.args)
         positional: list[tuple[Any, bool]] = []

@@ -69,7 +69,7 @@ class Kernels:
         )
 
     def location(self, name: str, nth: int) -> Location | None:
-        """Of the nth call of a kernel, from 0."""
+        """The location of the nth call of a kernel, from 0."""
         locations = self._locations.get(_GRAPH.sub("", name), [])
         return locations[nth] if nth < len(locations) else None
 

@@ -86,7 +86,7 @@ class RunEvents:
         return [whole, *(_backend_event(event, name, backend, index, one) for event, name, one in within)]
 
     def _known_of_delegates(self, steps: Sequence[_Step]) -> list[list[_Known]]:
-        """Of each call of a delegate, and of each op within it: the same for runs that did the same."""
+        """What is known of each call of a delegate and of its ops. Equal runs share it."""
         key = tuple((step.event.instruction, step.names) for step in steps)
         if key not in self._delegates:
             calls = [DelegateCall(names, tuple(self._recorded.of(instruction))) for instruction, names in key]

@@ -34,7 +34,7 @@ def load_measuring(path: Path) -> Deployed:
 
 
 def make_threads(library: Any) -> None:
-    """As many as torch has. The runtime tells of each file that it looks for when it makes them."""
+    """Make as many threads as torch has. The runtime prints each file that it looks for meanwhile."""
     with unheard():
         if library._threadpool_get_thread_count() != torch.get_num_threads():
             library._unsafe_reset_threadpool(torch.get_num_threads())

@@ -21,7 +21,7 @@ class StandIn(tuple[Any, ...]):
 
 
 def stand_in_for_containers(archive: Archive, program: str) -> None:
-    """Of a program in an archive."""
+    """Register stand-ins for the containers of a program in an archive."""
     description = json.loads(archive.read(f"{MODELS}{program}.json"))
     for call in description["graph_module"]["module_call_graph"]:
         signature = call.get("signature") or {}
@@ -29,7 +29,7 @@ def stand_in_for_containers(archive: Archive, program: str) -> None:
 
 
 def stand_in(structures: Iterable[str]) -> None:
-    """Of structures as PyTorch writes them. A package that registers its own class later has its way again."""
+    """Register stand-ins for the containers in these structures. A package may register its own class later."""
     names = {name for structure in structures if structure for name in _classes(json.loads(structure))}
     for name in names - known_containers.keys():
         register_container(

@@ -81,7 +81,7 @@ class Links:
         return None
 
     def _heart(self, last: Node, op: str) -> Node:
-        """Of the nodes that a fusion ending here took in, the one that it is named for: of Conv and Relu the Conv."""
+        """The node that a fusion is named for: of Conv and Relu the Conv. `last` is where the fusion ends."""
         return next((node for node in self._taken_in(last) if node.op == op), last)
 
     def _taken_in(self, last: Node) -> Iterator[Node]:

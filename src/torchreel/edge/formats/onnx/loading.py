@@ -70,7 +70,7 @@ def _tensor(result: Any) -> Any:
 
 
 def _spec(argument: Any) -> InputSpec:
-    """Of what ONNX Runtime says of an input: tensor(float), and a name where a size may vary."""
+    """An input as ONNX Runtime describes it: tensor(float), and a name for a size that may vary."""
     if not argument.type.startswith("tensor("):
         return InputSpec(argument.name, None, None)
     sizes = (

@@ -26,7 +26,7 @@ class Call:
 
 
 def spans_of_calls(spans: Sequence[Span], calls: Sequence[Call]) -> list[list[Span]]:
-    """For each call what was timed in it, parents before children. What was run outside of the calls is left out."""
+    """The spans of each call, parents before children. Spans outside of calls are left out."""
     nest(spans)
     _nest_other_threads(spans)
     numbers = _numbers_of_runs([span for span in spans if span.is_run], calls)

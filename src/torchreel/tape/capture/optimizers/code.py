@@ -34,11 +34,11 @@ class Count:
     tensor: torch.Tensor
 
     def give(self) -> None:
-        """To the tape, before a replay."""
+        """Write it to the tape's tensor, before a replay."""
         self.tensor.fill_(self.state["step"])
 
     def take(self) -> None:
-        """From the tape, after it."""
+        """Read it from the tape's tensor, after a replay."""
         self.state["step"] = int(self.tensor.item())
 
 
@@ -54,7 +54,7 @@ class Rate:
     is_free: bool = False  # all that was computed from it is on the tape as a formula
 
     def give(self) -> None:
-        """To the tape, before a replay."""
+        """Write it to the tape's tensor, before a replay."""
         now = self.group.get("lr")
         same = type(now) is float and (self.is_free or now.hex() == self.value.hex())
         if not same:

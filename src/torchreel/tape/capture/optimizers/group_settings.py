@@ -18,7 +18,7 @@ class GroupSettings:
     """Made while the function runs, and looked at before each replay: so it is quick where all is plain."""
 
     def __init__(self, group: dict[str, Any], is_torchs: bool) -> None:
-        """One of torch's optimizers reads its own settings alone: what a scheduler adds is not among them."""
+        """torch's optimizers read only their own settings: entries that a scheduler adds are left out."""
         self.values = {name: value for name, value in group.items() if name != "params"}
         self._count = len(group["params"])
         self._free = 0

@@ -50,7 +50,7 @@ class StepTaken:
         return group in self._without_state
 
     def changed_numbers(self) -> tuple[str, str, Any, Any] | None:
-        """Of an optimizer that keeps numbers in Python: its class, and a number that was another before the step."""
+        """If the optimizer keeps numbers in Python: its class, and a number that the step changed."""
         optimizer = self.optimizer()
         if self._numbers is None or optimizer is None:
             return None
@@ -62,17 +62,17 @@ class StepTaken:
 
     @property
     def rates(self) -> list[Rate]:
-        """Of all groups."""
+        """The rates of all groups."""
         return [rate for each in self.settings if (rate := _rate(each.values)) is not None]
 
     def rate_of(self, parameter: torch.Tensor) -> Rate | None:
-        """Of the group that it is in, if it is in one."""
+        """The rate of a parameter's group, or None."""
         group = self._groups.get(id(parameter))
         return None if group is None else _rate(self.settings[group].values)
 
 
 def _rate(group: dict[str, Any]) -> Rate | None:
-    """Of a group, where they are plain numbers."""
+    """The rate of a group, if it is made of plain numbers."""
     betas = group.get("betas")
     if not isinstance(betas, tuple | list) or len(betas) != 2:
         return None
@@ -83,7 +83,7 @@ def _rate(group: dict[str, Any]) -> Rate | None:
 
 
 def numbers_in(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], Any]:
-    """Those that it keeps in Python, by parameter and name."""
+    """The numbers that an optimizer keeps in Python, by parameter and name."""
     return {
         (id(parameter), key): value
         for parameter, state in optimizer.state.items()
@@ -100,7 +100,7 @@ class _Rates:
         self.all = list(dict.fromkeys(rate for step in steps for rate in step.rates))
 
     def of(self, updated: Value) -> list[Rate]:
-        """Of what an op updates: those of its group, or all if that is not known."""
+        """The rates of the group of an updated parameter, or all rates if the group is not known."""
         first = updated[0] if isinstance(updated, list) and updated else updated
         tensor = self._tensors.get(first.slot) if isinstance(first, Ref) else None
         found = [step.rate_of(tensor) for step in self._steps] if tensor is not None else []

@@ -30,7 +30,7 @@ def effects_of(
     is_known: bool = False,
     forms: ResultForms | None = None,
 ) -> Iterator[Effect]:
-    """That of a value which is plain or known to be the same again, or which has tensors of the tape; else none."""
+    """The effect of writing a value, if it is plain, constant, or made of tensors of the tape; else none."""
     try:
         structure = Structure(value)
     except Exception:  # an object of somebody's that cannot be copied

@@ -18,7 +18,7 @@ class ResultForms:
         self._known = {id(tensor) for tensor in (*inputs, *(tensor for _, tensor in outside))}
 
     def note(self, structure: Structure, slots: list[int]) -> None:
-        """Of the tensors of a structure, which has them still."""
+        """Note the forms of a structure's tensors."""
         for index, (tensor, slot) in enumerate(zip(structure.tensors, slots, strict=True)):
             if slot in self._slots and id(tensor) not in self._known:
                 structure.aliases.append(index)  # weight.detach() lies as the weight does, and is another tensor

@@ -47,12 +47,12 @@ class GuardedValues:
         return list(container.values()) if isinstance(container, MAPPINGS) else list(container)
 
     def effects(self, index: int, now: Any, slot_of: Callable[[Any], int]) -> Iterator[Effect]:
-        """That a value with tensors in it is put where another one was."""
+        """The effect of replacing a value by one that holds tensors."""
         if self._write is not None and not is_plain(now):
             yield from effects_of(functools.partial(self._write, self.keys[index]), now, slot_of)
 
     def growth(self, index: int, was: Any, slot_of: Callable[[Any], int]) -> Iterator[Effect]:
-        """Of a container that has got longer: what was added to it."""
+        """The effects of adding items to a container."""
         container = self.keys[index]
         if isinstance(container, list) and len(container) > was:
             added = [(container.append, value) for value in container[was:]]

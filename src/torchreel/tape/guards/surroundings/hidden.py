@@ -60,7 +60,7 @@ def hidden_state(value: Any) -> Any:
 
 
 def _array_state(value: Any) -> Any:
-    """With what Python can ask of it besides its values."""
+    """The values of an array, with its other properties that Python can read."""
     form = value.dtype.str, value.shape, value.strides
     if value.dtype.hasobject:
         return *form, tuple(value.ravel().tolist())

@@ -26,7 +26,7 @@ class CodeNames:
 
 
 def names_of(code: types.CodeType) -> CodeNames:
-    """With those of the functions that are defined within."""
+    """The names that code reads, with those of the functions that it defines."""
     found = _known.get(code)
     if found is None:
         if len(_known) > _MOST_KNOWN:

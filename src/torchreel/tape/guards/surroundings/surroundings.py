@@ -66,12 +66,12 @@ class Surroundings:
         return said
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those of the state, by name."""
+        """The tensors of the state, by name."""
         for guarded in self._guarded:
             yield from guarded.tensors()
 
     def optimizers(self) -> Iterator[tuple[str, torch.optim.Optimizer]]:
-        """Those that it can reach, by name."""
+        """The optimizers that the function can reach, by name."""
         for guarded in self._guarded:
             for key, value in zip(guarded.keys, guarded.values, strict=True):
                 if issubclass(type(value), torch.optim.Optimizer):
