@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import shutil
@@ -60,10 +61,12 @@ def _say_and_end(number: int, frame: FrameType | None) -> None:
     names = "".join(f"  {name}\n" for name in _under_way) or "  none\n"
     os.write(_messages, f"\nThe run took longer than it may. These tests were under way:\n{names}".encode())
     faulthandler.dump_traceback(_messages, all_threads=True)
-    sys.stdout.flush()
     _wait_for_workers()
     for stacks in sorted(Path(os.environ[_FOLDER]).iterdir()):
         os.write(_messages, f"\nProcess {stacks.name}:\n".encode() + stacks.read_bytes())
+    # The signal may have come in the middle of a flush, which cannot be entered twice.
+    with contextlib.suppress(RuntimeError):
+        sys.stdout.flush()
     os._exit(pytest.ExitCode.INTERRUPTED)
 
 
