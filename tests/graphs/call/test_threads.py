@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -47,8 +48,8 @@ def test_one_function_in_several_threads() -> None:
     model = mlp()
     fast = graphed(model)
 
-    def work() -> None:
-        random = torch.Generator().manual_seed(threading.get_ident() % 1000)
+    def work(seed: int) -> None:
+        random = torch.Generator().manual_seed(seed)
         kept = []
         for _ in range(200):
             x = torch.randn(3, 16, generator=random)
@@ -57,13 +58,17 @@ def test_one_function_in_several_threads() -> None:
             kept = kept[-3:]
             assert all(torch.equal(a, b) for a, b in kept)
 
-    together(*[work] * _THREADS)
-    assert status(fast).replays >= 4 * 200 / 2
+    works = [functools.partial(work, seed) for seed in range(_THREADS)]
+    together(*works)
+    recorded = status(fast).replays
+    together(*works)  # calls while another thread records are eager ones: now there is nothing left to record
+    assert status(fast).replays - recorded >= _THREADS * 200 / 2
 
 
 def test_different_functions_in_several_threads() -> None:
-    def worker(place: int) -> Callable[[], None]:
-        model, random = mlp(), torch.Generator()  # its own: what others draw meanwhile ends a recording
+    def worker(place: int) -> tuple[Callable[[], None], Any]:
+        model = mlp()
+        random = torch.Generator().manual_seed(place)  # its own: what others draw meanwhile ends a recording
         fast = graphed(lambda x: model(x) * place)
 
         def work() -> None:
@@ -71,12 +76,14 @@ def test_different_functions_in_several_threads() -> None:
                 x = torch.randn(2 + place, 16, generator=random)
                 with torch.no_grad():
                     assert torch.equal(fast(x), model(x) * place)
-            # A call while another thread records is an eager one, so their number is not fixed.
-            assert status(fast).replays >= 100
 
-        return work
+        return work, fast
 
-    together(*(worker(place) for place in range(_THREADS)))
+    works, functions = zip(*(worker(place) for place in range(_THREADS)), strict=True)
+    together(*works)
+    recorded = [status(fast).replays for fast in functions]
+    together(*works)  # calls while another thread records are eager ones: now there is nothing left to record
+    assert [status(fast).replays - before for fast, before in zip(functions, recorded, strict=True)] == [200] * _THREADS
 
 
 def test_training_in_several_threads() -> None:
