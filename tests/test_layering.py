@@ -200,12 +200,63 @@ def test_importing_torchreel_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
-def test_tests_mirror_the_sources() -> None:
-    tests = Path(__file__).parent
-    covered = {path.stem.removeprefix("test_") for path in tests.rglob("test_*.py")}
-    rooms = {path.parent.name for path in tests.rglob("test_*.py")}
-    for room in ("reel", "record", "analyze", "export", "cli"):
-        assert room in rooms, f"nothing tests {room}"
-    for command in (SOURCE / "cli").glob("*.py"):
-        if command.stem in ("record", "report", "sql", "export", "doctor"):
-            assert command.stem in covered, f"nothing tests the command {command.stem}"
+TESTS = Path(__file__).parent
+NATIVE = TESTS.parent / "native"
+OF_THE_WHOLE = {"test_documented_numbers.py", "test_layering.py", "test_limits.py", "test_readme.py"}
+# Whole programs through graphs, and torch's own tests of its profiler: no source has their names.
+OF_A_WHOLE_ROOM = {Path("graphs", "programs"), Path("profiler", "torch_suite")}
+# Rooms whose tests are those of the room that uses them.
+TESTED_IN = {
+    "allocator": "simulator",
+    "base": "reel",
+    "cpython": "guards",
+    "decode": "reel",
+    "include": "edge",
+    "torch": "tape",
+}
+
+
+def places_of_sources() -> dict[str, set[Path]]:
+    """For each name of a source, the folders of `src/torchreel` and `native` that it lies in."""
+    found: dict[str, set[Path]] = {}
+    for root in (SOURCE, NATIVE):
+        for path in root.rglob("*"):
+            if path.suffix in (".py", ".cpp", ".c", ".h"):
+                found.setdefault(path.stem.strip("_"), set()).add(path.relative_to(root).parent)
+    return found
+
+
+def files_of_tests() -> list[Path]:
+    return sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("test", files_of_tests(), ids=str)
+def test_tests_mirror_the_sources(test: Path) -> None:
+    """A test lies in the folder of a room, and where a source of that room has its name, beside that source."""
+    if test.parent == Path():
+        assert test.name in OF_THE_WHOLE, f"{test} is of no room"
+        return
+    if test.parent in OF_A_WHOLE_ROOM:
+        return
+    folders = {path.relative_to(root) for root in (SOURCE, NATIVE) for path in root.rglob("*") if path.is_dir()}
+    assert test.parent in folders, f"{test}: neither src/torchreel nor native has a folder {test.parent}"
+    places = places_of_sources().get(test.stem.removeprefix("test_"), set())
+    own = {place for place in places if place.parts[:1] == test.parts[:1]}
+    assert not own or test.parent in own, f"{test}: its source lies in {', '.join(map(str, own))}"
+
+
+def test_every_room_has_tests() -> None:
+    rooms = {path.name for root in (SOURCE, NATIVE) for path in root.iterdir() if path.is_dir()} - {"__pycache__"}
+    tested = {test.parts[0] for test in files_of_tests()}
+    assert rooms - tested == set(TESTED_IN)
+    assert set(TESTED_IN.values()) <= tested
+
+
+def test_every_command_has_tests() -> None:
+    from torchreel.cli.main import COMMANDS
+
+    tests = {str(test) for test in files_of_tests()}
+    for name, module in COMMANDS.items():
+        *folders, _ = module.split(".")[1:]
+        file = "test_command.py" if module.endswith(".command") else f"test_{name.replace('-', '_')}.py"
+        assert str(Path(*folders, file)) in tests, f"nothing tests the command {name}"
