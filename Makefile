@@ -11,6 +11,8 @@ PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 LIMIT := PYTHONHASHSEED=0 timeout --signal=XCPU --kill-after=60
 # Scheduling by file would wait for ever for the files of a process that crashed.
 WORKERS := -n 2 --dist worksteal
+# What .ci/run adds.
+PYTEST_OPTIONS ?=
 export MAX_JOBS ?= 2
 
 .PHONY: demo viewer quick test test-long bench lint tidy format clean
@@ -30,7 +32,7 @@ $(STAMPS)/viewer: $(VIEWER) viewer/package.json
 	@touch $@
 
 test: $(STAMPS)/native $(STAMPS)/dev lint
-	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS)
+	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS) $(PYTEST_OPTIONS)
 
 # The rooms that need no torch: reels and what is made of them, and the simulator.
 quick: $(STAMPS)/native $(STAMPS)/dev

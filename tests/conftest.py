@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests import limits, seeds
+from tests import limits, seeds, skipped
 
 FUNCTIONS_OF_TORCHSCRIPT = (
     "aten::_unwrap_optional",
@@ -22,7 +23,10 @@ FUNCTIONS_OF_TORCHSCRIPT = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (limits, seeds):
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has its background programs, and all that they start, ignore Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for plugin in (limits, seeds, skipped):
         config.pluginmanager.register(plugin)
 
 

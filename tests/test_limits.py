@@ -186,6 +186,20 @@ def test_the_run_of_make_has_these_limits() -> None:
         assert re.match(r"\t\$\(LIMIT\) \d+ ", line), line
 
 
+def test_a_run_ends_with_what_was_skipped_and_why(tmp_path: Path) -> None:
+    skips = "import pytest\npytest.skip('there is no {}')"
+    suite(tmp_path, ALL, one=skips.format("moon"), two=skips.format("moon"), three=skips.format("sun"))
+    (tmp_path / "test_file.py").write_text(
+        "import pytest\npytest.importorskip('nonesuch', reason='no nonesuch here')\n"
+    )
+    for options in ([], workers()):
+        code, said = run(tmp_path, *options)
+        assert code == pytest.ExitCode.OK, said
+        end = re.search(r"=+ Skipped, and why: =+\n+((?: +\d+  .*\n)+)=+ 60 passed, 4 skipped", said)
+        assert end is not None, said
+        assert end[1] == "    2  there is no moon\n    1  no nonesuch here\n    1  there is no sun\n"
+
+
 DRAWS = """
 import random, numpy, torch
 print("drawn", random.random(), numpy.random.rand(), torch.rand(1).item(), torch.nn.Linear(1, 1).weight.item())
