@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Outcome
+from tests.waiting import until
 from torchreel.cli.main import COMMANDS
 
 Torchreel = Callable[..., Outcome]
@@ -136,16 +136,20 @@ def test_interrupt_exits_with_130(torchreel: Torchreel, reel: Path, monkeypatch:
 
 
 def test_interrupt_of_a_query_exits_with_130(reel: Path) -> None:
-    # GIVEN a query that would run for hours
-    query = "select sum(sin(range)) from range(1000000000000)"
+    # GIVEN a query that would run for hours after it has written a file
+    query = "copy (select 1) to 'begun.csv'; select sum(sin(range)) from range(1000000000000)"
     command = [sys.executable, "-m", "torchreel", "sql", "run.reel", query]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    # WHEN Ctrl-C comes after it has begun, which is when the process has taken more processor time than a start takes
+    # WHEN Ctrl-C comes after it has begun: nothing else takes processor time then
     times = Path(f"/proc/{process.pid}/stat")
+
+    def ticks() -> int:
+        return int(times.read_text().rpartition(")")[2].split()[11])
+
     try:
-        while int(times.read_text().rpartition(")")[2].split()[11]) < 5 * os.sysconf("SC_CLK_TCK"):
-            time.sleep(0.05)
-        time.sleep(1)
+        until(lambda: Path("begun.csv").exists() or process.poll() is not None)
+        before = ticks()
+        until(lambda: ticks() > before + os.sysconf("SC_CLK_TCK") // 2)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     finally:

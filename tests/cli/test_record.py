@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import torchreel as library
+from tests.alone import run_forked
 from tests.cli.conftest import Outcome
 from tests.synthetic import Process, write_reel
 from torchreel.cli.record import reel_path
@@ -20,10 +21,26 @@ from torchreel.errors import OptionError, ReelExistsError
 
 Torchreel = Callable[..., Outcome]
 
-SCRIPT = """\
-import sys
+WAIT = """\
+import sys, threading, time
 import torch
 
+
+def wait_for_the_end():
+    'Until the main thread has left the code of this file.'
+    while is_running():
+        time.sleep(0.01)
+
+
+def is_running():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame is not None and (frame.f_globals is not globals() or frame.f_code.co_name != "<module>"):
+        frame = frame.f_back
+    return frame is not None
+"""
+
+SCRIPT = f"""\
+{WAIT}
 
 class Thing:
     pass
@@ -41,9 +58,9 @@ if __name__ == "__main__":
     torch.ones(3).add(1)
     mode = sys.argv[1]
     if mode == "show":
-        import pickle, threading
+        import pickle
         print([__name__, __file__, sys.argv, sys.path[0], __spec__ and __spec__.name], flush=True)
-        threading.Timer(0.2, lambda: pickle.dumps(Thing()) and torch.ones(2).mul(2)).start()
+        threading.Thread(target=lambda: (wait_for_the_end(), pickle.dumps(Thing()), torch.ones(2).mul(2))).start()
     elif mode == "fail":
         fail()
     elif mode == "exit":
@@ -55,9 +72,8 @@ if __name__ == "__main__":
         pool.close()
         pool.join()
     elif mode == "wait":
-        import time
         print("ready", flush=True)
-        for _ in range(600):
+        while True:
             time.sleep(0.1)
 """
 
@@ -78,6 +94,12 @@ def command(*arguments: str) -> list[str]:
 
 def record(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, cwd=cwd or Path.cwd())
+
+
+def record_in_fork(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The same in a process that has imported torch: for what does not concern the start of a process."""
+    main = "import sys; from torchreel.cli.main import main; sys.exit(main(['record', *sys.argv[1:]]))"
+    return run_forked(main, *arguments, directory=cwd or Path.cwd())
 
 
 def names(path: str) -> list[str]:
@@ -126,7 +148,7 @@ def test_an_exception_is_shown_as_the_script_s_own(script: Path) -> None:
 
 @pytest.mark.parametrize(("code", "expected", "said"), [("7", 7, ""), ("enough", 1, "enough\n")])
 def test_exit_codes_are_passed_on(script: Path, code: str, expected: int, said: str) -> None:
-    result = record("work/train.py", "exit", code)
+    result = record_in_fork("work/train.py", "exit", code)
     assert result.returncode == expected
     assert result.stderr.startswith(f"{said}Recorded ")
 
@@ -155,7 +177,7 @@ def test_spawned_processes_find_the_script(script: Path) -> None:
 
 
 def test_flight_recorder_leaves_its_last_moments(script: Path) -> None:
-    result = record("--ring", "4MiB", "work/train.py", "exit", "3")
+    result = record_in_fork("--ring", "4MiB", "work/train.py", "exit", "3")
     assert result.returncode == 3
     assert "aten::add" in names("run.reel")
 
@@ -174,7 +196,7 @@ def test_what_cannot_be_run_is_one_sentence(torchreel: Torchreel, script: Path, 
 
 
 def test_a_package_without_main_leaves_no_reel(script: Path) -> None:
-    result = record("-m", "package", cwd=script.parent)
+    result = record_in_fork("-m", "package", cwd=script.parent)
     reason = "No module named package.__main__; 'package' is a package and cannot be directly executed"
     assert (result.returncode, result.stderr) == (1, f"Error: package cannot be run: {reason}.\n")
     assert not (script.parent / "run.reel").exists()
@@ -206,7 +228,7 @@ def test_nothing_is_replaced_without_force_and_only_reels_with_it(directory: Pat
 
 def test_force_replaces_the_reel(script: Path) -> None:
     write_reel(Path("old.reel"), Process({"main": []}, name="someone-else"))
-    assert record("-o", "old.reel", "--force", "work/train.py", "exit", "0").returncode == 0
+    assert record_in_fork("-o", "old.reel", "--force", "work/train.py", "exit", "0").returncode == 0
     assert not Path("old.reel/someone-else").exists()
     assert "aten::add" in names("old.reel")
 
@@ -223,11 +245,11 @@ def test_a_script_does_not_inherit_our_future(directory: Path, monkeypatch: pyte
 def test_a_script_that_leaves_a_pool_of_threads_to_python() -> None:
     """Its workers wait for work until Python tells them that none will come; what they were given is done before."""
     Path("x.py").write_text(
-        "import time, torch\n"
+        f"{WAIT}\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
         "pool = ThreadPoolExecutor(2)\n"
         "for _ in range(4):\n"
-        "    pool.submit(lambda: (time.sleep(0.1), torch.ones(3).exp()))\n"
+        "    pool.submit(lambda: (wait_for_the_end(), torch.ones(3).exp()))\n"
     )
     assert record("-o", "x.reel", "x.py").returncode == 0
     assert library.load("x.reel").ops["name"].to_pylist().count("aten::exp") == 4
@@ -251,7 +273,7 @@ for _ in range(int(sys.argv[1])):
 )
 def test_the_tape_of_a_step(directory: Path, options: tuple[str, ...], step: int) -> None:
     Path("train.py").write_text(STEPS)
-    result = record("-o", "x.reel", *options, "train.py", "4", "--tape")
+    result = record_in_fork("-o", "x.reel", *options, "train.py", "4", "--tape")
     assert result.returncode == 0
     (path,) = Path("x.reel").glob("*/*.tape")
     assert path.name == f"step-{step}.tape"
@@ -263,7 +285,7 @@ def test_the_tape_of_a_step(directory: Path, options: tuple[str, ...], step: int
 
 
 def test_no_tape_of_a_script_without_steps(script: Path) -> None:
-    result = record("--tape", "work/train.py", "exit", "3")
+    result = record_in_fork("--tape", "work/train.py", "exit", "3")
     assert result.returncode == 3
     said, recorded = result.stderr.splitlines()
     assert said.startswith("torchreel: There is no tape of step 1, because the program counted no steps: ")

@@ -25,7 +25,10 @@ def now_us() -> float:
 
 
 def wait(milliseconds: float = 1) -> None:
-    time.sleep(milliseconds / 1000)
+    """Until both clocks show a later time."""
+    ends = [(clock, clock() + milliseconds * 1_000_000) for clock in (time.time_ns, time.monotonic_ns)]
+    while any(clock() < end for clock, end in ends):
+        time.sleep(0)
 
 
 def current() -> EdgeProfiler:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import re
 import time
@@ -15,6 +16,7 @@ import torch
 import torchreel
 from tests.alone import alone, resident_bytes, run_python
 from tests.memory.state import assert_tiled, blocks, free_neighbours, live, segments, trace
+from tests.waiting import until
 from torchreel import _core, memory
 from torchreel.errors import OptionError, RecorderError
 
@@ -242,10 +244,7 @@ def test_unused_memory_decays_without_any_further_allocation() -> None:
         reserved = memory.memory_stats()["reserved_bytes.all.current"]
         return resident_bytes() <= full - 250 * MIB and reserved < 100 * MIB
 
-    deadline = time.monotonic() + 300
-    while not is_returned() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert is_returned()
+    until(is_returned)
 
 
 @alone
@@ -255,7 +254,7 @@ def test_memory_decays_while_the_program_goes_on_allocating() -> None:
     tensor = torch.ones(64 * MIB)
     full = resident_bytes()
     del tensor
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 500
     while resident_bytes() > full - 220 * MIB and time.monotonic() < deadline:
         pieces = [torch.ones(size * MIB // 4) for size in (3, 2, 5)]
         small = [torch.ones(100) for _ in range(20)]
@@ -266,21 +265,22 @@ def test_memory_decays_while_the_program_goes_on_allocating() -> None:
     assert memory.memory_stats()["purged_bytes"] >= 220 * MIB
 
 
+@pytest.mark.parametrize("turns", [300, pytest.param(1500, marks=pytest.mark.long)])
 @alone
-def test_nothing_is_lost_while_blocks_are_cut_joined_and_returned() -> None:
+def test_nothing_is_lost_while_blocks_are_cut_joined_and_returned(turns: int) -> None:
     memory.use_caching_allocator(decay=0.01)
     seed = 13
     print("seed", seed)
     chance = random.Random(seed)
     held: list[tuple[int, torch.Tensor]] = []
-    for turn in range(1500):
+    for turn in range(turns):
         if len(held) > 25 or (held and chance.random() < 0.45):
             value, tensor = held.pop(chance.randrange(len(held)))
             assert bool((tensor == value).all())
         else:
             value = turn % 251
             held.append((value, torch.full((int(2 ** chance.uniform(18, 24)),), value, dtype=torch.uint8)))
-        if turn % 300 == 0:
+        if turn % 100 == 0:
             assert_tiled(memory.snapshot())
     assert all(bool((tensor == value).all()) for value, tensor in held)
     held.clear()
@@ -302,12 +302,22 @@ def test_a_tensor_of_ten_mebibytes_reserves_twelve_and_shares_the_rest() -> None
 
 @alone
 def test_without_decay_memory_stays() -> None:
+    torch.set_num_threads(1)  # a forked child does not have the others
     memory.use_caching_allocator(decay=0.01)
     memory.use_caching_allocator(decay=0)
     tensor = torch.ones(64 * MIB)
     full = resident_bytes()
     del tensor
-    time.sleep(0.5)
+    # A process that has a decay, and frees its memory later, is waited for.
+    child = os.fork()
+    if child == 0:
+        memory.use_caching_allocator(decay=0.01)
+        another = torch.ones(64 * MIB)
+        its_full = resident_bytes()
+        del another
+        until(lambda: resident_bytes() <= its_full - 250 * MIB)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert resident_bytes() > full - 50 * MIB
 
 

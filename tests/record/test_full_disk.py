@@ -21,7 +21,7 @@ import glob, json, os, sys, time
 import torch, torchreel
 
 def until(condition):
-    for _ in range(6000):
+    for _ in range(30_000):
         if condition():
             return
         time.sleep(0.01)

@@ -44,7 +44,7 @@ def held():
     return memory["chunks"] + memory["caches"]
 
 def until(condition):
-    for _ in range(6000):
+    for _ in range(30_000):
         if condition():
             return
         time.sleep(0.01)

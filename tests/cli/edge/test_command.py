@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import torchreel as torchreel_package
 from tests.cli.conftest import Outcome
 from tests.edge.formats import zoo
 from tests.edge.formats.zoo import Entry
+from tests.waiting import until, written
 from torchreel.cli.edge.reels import reel_names, rooms
 from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import ReelExistsError
@@ -103,7 +103,11 @@ FORMATS: dict[str, tuple[str, Callable[[Entry, Path], Path]]] = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "form",
+    # Packages of AOTInductor take long to compile; tests/edge/formats/test_aotinductor.py loads one.
+    [pytest.param(form, marks=[pytest.mark.long] * (form == "AOTInductor")) for form in FORMATS],
+)
 def test_each_format(torchreel: Torchreel, directory: Path, form: str) -> None:
     name, save = FORMATS[form]
     path = save(zoo.ZOO["lstm"], directory / name)
@@ -224,7 +228,7 @@ def test_a_measurement_that_fails_leaves_the_reels_as_they_were(directory: Path,
     assert not any(reel.iterdir())
 
 
-@pytest.mark.parametrize("model", ["net.pt", "net.ptl"])
+@pytest.mark.parametrize("model", ["net.pt", pytest.param("net.ptl", marks=pytest.mark.long)])
 def test_interrupted_while_it_measures(net: nn.Module, directory: Path, model: str) -> None:
     (directory / "tmp").mkdir()
     running = subprocess.Popen(
@@ -232,11 +236,8 @@ def test_interrupted_while_it_measures(net: nn.Module, directory: Path, model: s
         env={**os.environ, "TMPDIR": str(directory / "tmp")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
     )
-    while not Path("run.reel").exists() and running.poll() is None:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    until(lambda: (Path("run.reel").exists() and written(Path("tmp")) > 100_000) or running.poll() is not None)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert (running.returncode, out.strip(), err.strip()) == (130, b"", b"")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from tests.alone import run_alone
+from tests.waiting import until
 from torchreel import graphed
 from torchreel.errors import OptionError
 from torchreel.graphs import status, wait
@@ -100,16 +101,13 @@ EXACT: dict[str, Function] = {
     "broadcast": broadcast,
     "in double": in_double,
 }
-SHAPES = [(1, 4), (33, 127), (3, 64)]
+SHAPES = [pytest.param((33, 127)), *(pytest.param(shape, marks=pytest.mark.long) for shape in [(1, 4), (3, 64)])]
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @torch.no_grad()
-def test_exact_kernels_give_the_bits_of_eager() -> None:
-    functions = {
-        f"{name} {shape}": (function, lambda shape=shape: (special(*shape), special(*shape)))
-        for name, function in EXACT.items()
-        for shape in SHAPES
-    }
+def test_exact_kernels_give_the_bits_of_eager(shape: tuple[int, int]) -> None:
+    functions = {name: (function, lambda: (special(*shape), special(*shape))) for name, function in EXACT.items()}
     for name, fast in compiled(functions).items():
         function, make = functions[name]
         for _ in range(_CALLS):
@@ -267,6 +265,7 @@ def test_kernels_that_come_while_threads_replay() -> None:
     fast = graphed(chain, inductor="always")
     over = threading.Event()
     failures: list[str] = []
+    calls = [0] * 3
 
     def work(seed: int) -> None:
         with torch.no_grad():
@@ -275,14 +274,15 @@ def test_kernels_that_come_while_threads_replay() -> None:
                 given = torch.randn(11, 13, generator=random), torch.randn(11, 13, generator=random)
                 if not same(fast(*given), chain(*given)):
                     failures.append("other bits")
+                calls[seed] += 1
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
     for thread in threads:
         thread.start()
-    while not fast.recordings():
-        threading.Event().wait(0.01)
+    until(fast.recordings)
     assert wait(fast, _PATIENCE)
-    threading.Event().wait(0.5)
+    before = list(calls)
+    until(lambda: all(now > then + 2 * _CALLS for now, then in zip(calls, before, strict=True)))
     over.set()
     for thread in threads:
         thread.join()
@@ -369,11 +369,7 @@ def test_the_process_that_compiles_ends_with_its_own(end: str) -> None:
     """
         )
     )
-    for _ in range(1000):
-        if not is_running(process):
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError("it still runs")
+    until(lambda: not is_running(process))
 
 
 def test_a_child_that_is_forked_while_it_compiles() -> None:
