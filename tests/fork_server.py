@@ -7,6 +7,7 @@ child's process id, and later its exit code, go out.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -46,6 +47,9 @@ if __name__ == "__main__":
 
     import torchreel.memory  # noqa: F401
 
+    # A child would look through all of it when it ends, and with that copy its memory: a second for each.
+    gc.collect()
+    gc.freeze()
     request = serve()
     if request is not None:
         become(request)

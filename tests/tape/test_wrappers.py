@@ -148,16 +148,11 @@ def test_all_ops_are_recorded_alike() -> None:
 
 
 OPTIMIZERS = dict(optimizers.programs())
-SOME = (
-    "SGD lr=0.1 foreach=True",
-    "SGD lr=0.1 fused=True",
-    "Adam foreach=False",
-    "Adam fused=True",
-    "Rprop foreach=True",
-)
+SOME = ("SGD lr=0.1 foreach=True", "Adam fused=True")
+MORE = ("SGD lr=0.1 fused=True", "Adam foreach=False", "Rprop foreach=True")
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [*SOME, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)])
 def test_optimizers_are_recorded_alike(name: str) -> None:
     """Lists of tensors, lists of numbers, and ops that return nothing. The other ones are in the hot set, below."""
     check(OPTIMIZERS[name], list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from typing import Any
 
 import pytest
@@ -30,7 +31,14 @@ _MARKS = {"alternating": pytest.mark.long, "second": pytest.mark.long}
 
 def _schedules(name: str) -> list[Any]:
     chosen = ["late"] if KINDS[name].brief else SCHEDULES
-    return [pytest.param(name, schedule, marks=_MARKS.get(schedule, ())) for schedule in chosen]
+    return [pytest.param(name, schedule, marks=_marks(name, schedule)) for schedule in chosen]
+
+
+def _marks(name: str, schedule: str) -> Any:
+    """A change before the third call, too, finds mostly what a late one does: a fourth of the kinds is its sample."""
+    if schedule == "third" and zlib.crc32(name.encode()) % 4:
+        return pytest.mark.long
+    return _MARKS.get(schedule, ())
 
 
 @pytest.mark.parametrize(("name", "schedule"), [one for name in KINDS for one in _schedules(name)])

@@ -87,9 +87,10 @@ def held_to_eager(seeds: range) -> int:
     return sum(": in use" in line for line in lines)
 
 
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 8), marks=pytest.mark.long)], ids=str)
 @torch.no_grad()
-def test_some_programs() -> None:
-    assert held_to_eager(range(8)) > 0
+def test_some_programs(seeds: range) -> None:
+    assert held_to_eager(seeds) > 0
 
 
 @pytest.mark.long
@@ -145,8 +146,9 @@ def differentiable(seed: int) -> Callable[[Tensor, Tensor], Tensor]:
     return function
 
 
-def test_some_programs_with_gradients() -> None:
-    assert held_to_eager_with_gradients(range(6)) > 0
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.long)], ids=str)
+def test_some_programs_with_gradients(seeds: range) -> None:
+    assert held_to_eager_with_gradients(seeds) > 0
 
 
 @pytest.mark.long

@@ -10,8 +10,9 @@ import torch
 from tests.graphs.programs.graphed_ops import DIFFERENTIABLE, Tally, check, ways
 from tests.tape.op_database import SOME_DTYPES, calm, database, pytest_generate_tests, title  # noqa: F401
 
-_EVERY = 17  # op, of the sample
-_SHARDS = 4
+_EVERY = 34  # op, of the sample
+_SHARDS = 2
+REPLAYED = [(60, 62), (45, 58)]  # of so many samples: what torch 2.13 has, and graphs replay
 
 
 @pytest.mark.parametrize("shard", range(_SHARDS))
@@ -21,7 +22,7 @@ def test_ops_of_a_sample_are_replayed_bit_by_bit(shard: int) -> None:
         for way in ways(op, (torch.float32,)):
             check(op, way, 2, tally)
     assert tally.unlike == []
-    assert tally.replayed > 0.7 * tally.samples
+    assert (tally.replayed, tally.samples) == REPLAYED[shard]
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -12,6 +10,43 @@ from tests.tape.outcome import called, put_back, start_of
 from tests.tape.programs import PROGRAMS
 
 _CALLS = 5
+
+LEFT_TO_EAGER = {
+    "views_and_in_place",
+    "generator_made_inside",
+    "manual_seed_inside",
+    "generator_manual_seed_inside",
+    "generator_seeded_first",
+    "seeded_and_not_drawn",
+    "manual_seed_first",
+    "generator_state_put_back",
+    "checkpoint_reentrant",
+    "checkpoint_not_reentrant",
+    "nested_jagged",
+    "nested_strided",
+    "nested_strided_of_views",
+    "quantized",
+    "hessian",
+    "attention",
+    "resized",
+    "resized_state",
+    "set_storage",
+    "data_swapped",
+    "tensor_subclass",
+    "tensor_subclass_input",
+    "compiled_by_aot_eager",
+    "compiled_by_inductor",
+    "compiled_within",
+    "higher_order_cond",
+    "numpy_write",
+    "deep_copy",
+    "storage_filled",
+    "thread",
+    "thread_pool",
+    "thread_pool_from_before",
+    "backward_in_thread",
+}
+"""They write what graphs do not write, draw Python's numbers, start threads or call C code that is not known."""
 
 
 @pytest.mark.filterwarnings("ignore")  # what torch says of sparse, nested, quantized and scripted tensors
@@ -32,17 +67,8 @@ def test_program(name: str) -> None:
         # THEN each call gives and changes the same
         assert called(case, start, graphed, batches[place]) == expected[place], f"call {call + 1}"
     put_back(case, start)
+    assert (graphed.replays() == 0) == (name in LEFT_TO_EAGER)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_most_programs_are_replayed() -> None:
-    replayed: list[Any] = []
-    for make in PROGRAMS.values():
-        torch.manual_seed(0)
-        case = make()
-        start = start_of(case)
-        graphed = torchreel.graphed(case.function)
-        for _ in range(4):
-            called(case, start, graphed, case.inputs)
-        replayed.append(graphed.replays() > 0)
-    assert sum(replayed) >= 30  # the others write, draw Python's numbers, start threads or call C that is not known
+def test_those_left_to_eager_are_programs() -> None:
+    assert set(PROGRAMS) >= LEFT_TO_EAGER

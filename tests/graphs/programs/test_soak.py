@@ -69,8 +69,9 @@ def soak(calls: int, check_every: int) -> tuple[int, int]:
     return early, resident()
 
 
-def test_twenty_thousand_calls() -> None:
-    early, late = soak(20_000, 10)
+@pytest.mark.parametrize("calls", [4000, pytest.param(20_000, marks=pytest.mark.long)])
+def test_some_thousand_calls(calls: int) -> None:
+    early, late = soak(calls, 10)
     assert late < early + (8 << 20)
 
 
@@ -114,7 +115,8 @@ def test_forwards_and_backwards_in_every_order_for_long() -> None:
     assert late < early + (8 << 20)
 
 
-def test_functions_that_come_and_go() -> None:
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.long)])
+def test_functions_that_come_and_go(count: int) -> None:
     """What a function recorded goes with it."""
     weight = torch.randn(64, 64)
 
@@ -124,11 +126,11 @@ def test_functions_that_come_and_go() -> None:
             for _ in range(4):
                 function(torch.randn(8, 64))
 
-    for _ in range(50):
+    for _ in range(20):
         once()
     gc.collect()
     before = resident()
-    for _ in range(300):
+    for _ in range(count):
         once()
     gc.collect()
-    assert resident() < before + (16 << 20)
+    assert resident() < before + (16 << 20) * count // 300
