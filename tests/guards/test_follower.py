@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 import torchreel
-from torchreel.graphs import status
 from torchreel.guards.followed_call import FollowedCall
 
 SCALE = 2.0
@@ -108,7 +107,7 @@ def test_nothing_of_the_call_is_kept() -> None:
     with torch.no_grad():
         for _ in range(4):
             fast(torch.ones(2, 4))
-    assert fast.replays() >= 1 or status(fast).skips
+    assert fast.replays() == 2
     gone = [weakref.ref(one) for one in (owner, model)]
 
     del names.owner

@@ -299,7 +299,6 @@ def test_a_child_that_is_killed_at_once_is_known_and_not_complete(tmp_path: Path
     assert result.returncode == 0, result.stderr
     reel = torchreel.load(tmp_path / "outer.reel")
     assert rows(reel, "select complete from processes order by process") == [{"complete": True}, {"complete": False}]
-    assert rows(reel, "select count(*) as n from ops where process = 1")[0]["n"] >= 0
     assert len(torchreel.load(tmp_path / "outer.reel").process_rows()) == 2
 
 

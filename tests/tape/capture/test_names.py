@@ -178,7 +178,7 @@ def test_backward_knows_its_forward() -> None:
     for each in program.ops:
         if each.backward and each.forward >= 0:
             assert not program.ops[each.forward].backward
-            assert each.module == program.ops[each.forward].module or each.module >= 0
+            assert each.module == program.ops[each.forward].module
     without = [each.name for each in program.ops if each.backward and each.forward < 0]
     assert len(without) <= len([each for each in program.ops if each.backward]) // 2, without
 
