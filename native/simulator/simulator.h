@@ -34,6 +34,9 @@ enum class Action : int8_t {
   kOther,
 };
 
+inline bool is_release(Action action) { return action == Action::kSegmentFree || action == Action::kSegmentUnmap; }
+inline bool is_acquisition(Action action) { return action == Action::kSegmentAlloc || action == Action::kSegmentMap; }
+
 // What the allocator did, as a memory snapshot's history has it.
 struct TraceEntry {
   Action action;

@@ -6,7 +6,7 @@ using namespace layout;
 
 namespace {
 
-constexpr int kDeepest = 100;
+constexpr int kDeepestList = 100;
 
 // Steps to a function, or to another method of the same module.
 bool is_same_module(std::string_view name) {
@@ -68,7 +68,7 @@ uint32_t ScriptModules::part(Modules& modules, uint32_t owner, const std::string
     if (modules[i].type != type || !modules[i].path.ends_with("." + name)) continue;
     uint32_t holder = modules[i].parent;
     // Not without end: in a damaged file a list may hold itself.
-    for (int up = 0; up < kDeepest && holder < modules.size() && is_list(modules[holder].type); up++) {
+    for (int up = 0; up < kDeepestList && holder < modules.size() && is_list(modules[holder].type); up++) {
       holder = modules[holder].parent;
     }
     if (holder == owner && holder != modules[i].parent) ways.push_back(i);

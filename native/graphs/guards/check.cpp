@@ -32,8 +32,6 @@ std::string item_path(const std::string& path, const Value& key, size_t index) {
   return path + "[" + std::string(py::repr(key.keep)) + "]";
 }
 
-PyTypeObject* as_type(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type); }
-
 uint64_t version_now(PyObject* type) {
   return (as_type(type)->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) != 0 ? as_type(type)->tp_version_tag : 0;
 }

@@ -18,6 +18,8 @@
 
 namespace torchreel::graphs {
 
+inline PyTypeObject* as_type(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type); }
+
 struct Difference {
   std::string path;
   pybind11::tuple was, now;  // as shown() gives them

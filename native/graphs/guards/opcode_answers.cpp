@@ -11,7 +11,7 @@ namespace torchreel::graphs {
 
 namespace {
 
-bool is_atom(PyObject* object) {
+bool has_fixed_attributes(PyObject* object) {
   return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
          PyUnicode_CheckExact(object);
 }
@@ -60,7 +60,7 @@ Answer OpcodeAnswers::answer_attribute(torchreel_frame* frame, int argument, Rea
   if (object == nullptr || THPVariable_Check(object) || PyType_Check(object) || Py_IS_TYPE(object, &PySuper_Type)) {
     return kAsk;
   }
-  if (is_atom(object)) return kNothing;  // its attributes cannot be set
+  if (has_fixed_attributes(object)) return kNothing;  // its attributes cannot be set
   bool is_fresh = objects_.is_fresh(object);
   if ((is_fresh && PyMethod_Check(object)) || objects_.is_given(object)) return kAsk;
   // What is read of a fresh object follows from the call, except for what its class has.
@@ -74,7 +74,8 @@ Answer OpcodeAnswers::answer_truth(PyObject* value) const {
 
 Answer OpcodeAnswers::answer_operator(torchreel_frame* frame) const {
   PyObject *right = peek_at(frame, 1), *left = peek_at(frame, 2);
-  return nothing_if(right != nullptr && left != nullptr && is_atom(right) && is_atom(left) && !PyUnicode_Check(left));
+  return nothing_if(right != nullptr && left != nullptr && has_fixed_attributes(right) && has_fixed_attributes(left) &&
+                    !PyUnicode_Check(left));
 }
 
 // Plain values are guarded by value: whether two equal ones are one object may differ from call to call.
@@ -96,7 +97,7 @@ Answer OpcodeAnswers::answer_subscript(torchreel_frame* frame) const {
 
 Answer OpcodeAnswers::answer_store(torchreel_frame* frame) const {
   PyObject *key = peek_at(frame, 1), *holder = peek_at(frame, 2);
-  return nothing_if(holder != nullptr && objects_.is_fresh_container(holder) && is_atom(key));
+  return nothing_if(holder != nullptr && objects_.is_fresh_container(holder) && has_fixed_attributes(key));
 }
 
 // A call of a Python function: the follower sees what it does when it runs.

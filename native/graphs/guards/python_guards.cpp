@@ -15,8 +15,6 @@ PyObject* unless(const py::object& value, const py::object& absent) { return val
 
 PyObject* unless_none(const py::object& value) { return value.is_none() ? nullptr : value.ptr(); }
 
-PyTypeObject* as_type(PyObject* type) { return reinterpret_cast<PyTypeObject*>(type); }
-
 }  // namespace
 
 ptrdiff_t PythonGuards::add_owner(py::object object, std::string label) {

@@ -182,17 +182,17 @@ std::unique_ptr<Kernel> activation(const KernelCall& call, int64_t most) {
                             count = input.numel()] { apply<Function>(to, from, count); });
 }
 
-constexpr int64_t kFew = 4096;
-constexpr int64_t kManyForOneThread = 1 << 15;
+constexpr int64_t kFewForOneCall = 4096;
+constexpr int64_t kMostForOneThread = 1 << 15;
 
 template <class Function>
 std::unique_ptr<Kernel> small(const KernelCall& call) {
-  return activation<Function>(call, kFew);
+  return activation<Function>(call, kFewForOneCall);
 }
 
 std::unique_ptr<Kernel> gelu(const KernelCall& call) {
   if (call.arguments[1].toStringRef() != "none") return nullptr;
-  if (auto kernel = activation<Gelu>(call, kManyForOneThread)) return kernel;
+  if (auto kernel = activation<Gelu>(call, kMostForOneThread)) return kernel;
   if (call.exact) return nullptr;
   auto input = tensor_at(call, 0);
   if (input.scalar_type() != at::kFloat || input.sizes() != call.results[0].sizes()) return nullptr;

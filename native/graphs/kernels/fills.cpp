@@ -16,7 +16,7 @@ bool all_zero(const at::Tensor& tensor, const at::Scalar& value) {
   return !value.isComplex() && value.equal(0) && !tensor.is_quantized();
 }
 
-std::unique_ptr<Kernel> fill(const at::Tensor& target, const at::Scalar& value) {
+std::unique_ptr<Kernel> fill_kernel(const at::Tensor& target, const at::Scalar& value) {
   if (target.is_quantized() || target.is_conj() || target.is_neg()) return nullptr;
   if (value.isComplex() && !target.is_complex()) return nullptr;
   if (target.numel() == 0) return kernel_of("fill", [] {});
@@ -36,13 +36,17 @@ std::unique_ptr<Kernel> fill(const at::Tensor& target, const at::Scalar& value) 
   });
 }
 
-std::unique_ptr<Kernel> zeros(const KernelCall& call) { return fill(call.results[0], 0); }
+std::unique_ptr<Kernel> zeros(const KernelCall& call) { return fill_kernel(call.results[0], 0); }
 
-std::unique_ptr<Kernel> ones(const KernelCall& call) { return fill(call.results[0], 1); }
+std::unique_ptr<Kernel> ones(const KernelCall& call) { return fill_kernel(call.results[0], 1); }
 
-std::unique_ptr<Kernel> second(const KernelCall& call) { return fill(call.results[0], call.arguments[1].toScalar()); }
+std::unique_ptr<Kernel> second(const KernelCall& call) {
+  return fill_kernel(call.results[0], call.arguments[1].toScalar());
+}
 
-std::unique_ptr<Kernel> third(const KernelCall& call) { return fill(call.results[0], call.arguments[2].toScalar()); }
+std::unique_ptr<Kernel> third(const KernelCall& call) {
+  return fill_kernel(call.results[0], call.arguments[2].toScalar());
+}
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kFew = 2048;  // with more there is nothing to gain
 
-bool torch_uses_avx2() {
+bool torch_uses_wide_vectors() {
   static const bool uses = [] {
     auto capability = at::get_cpu_capability();
     return capability == "AVX2" || capability == "AVX512";
@@ -29,7 +29,7 @@ bool torch_uses_avx2() {
 
 // An operand with as many elements as the result, or one number for all.
 template <class T>
-struct Operand {
+struct PointwiseOperand {
   const T* numbers = nullptr;
   bool single = false;
   T fixed = 0;  // if there are no numbers
@@ -97,7 +97,7 @@ TORCHREEL_WIDE void loop_single(T* result, const T* one, T other, T extra, int64
 }
 
 template <class T, class Op>
-std::unique_ptr<Kernel> loops(const at::Tensor& result, const at::Tensor& one, Operand<T> other, T extra) {
+std::unique_ptr<Kernel> loops(const at::Tensor& result, const at::Tensor& one, PointwiseOperand<T> other, T extra) {
   auto* to = result.mutable_data_ptr<T>();
   const auto* from = one.const_data_ptr<T>();
   int64_t count = result.numel();
@@ -111,13 +111,14 @@ std::unique_ptr<Kernel> loops(const at::Tensor& result, const at::Tensor& one, O
 }
 
 bool few(const at::Tensor& result, const at::Tensor& one) {
-  return torch_uses_avx2() && result.numel() <= kFew && result.numel() > 0 && is_dense(result) && is_dense(one) &&
-         same_layout(result, one) && (one.is_same(result) || one.data_ptr() == result.data_ptr() || apart(one, result));
+  return torch_uses_wide_vectors() && result.numel() <= kFew && result.numel() > 0 && is_dense(result) &&
+         is_dense(one) && same_layout(result, one) &&
+         (one.is_same(result) || one.data_ptr() == result.data_ptr() || apart(one, result));
 }
 
 // The second operand, if the loops can take it.
 template <class T>
-bool second_operand(const KernelCall& call, size_t index, const at::Tensor& result, Operand<T>& operand) {
+bool second_operand(const KernelCall& call, size_t index, const at::Tensor& result, PointwiseOperand<T>& operand) {
   const auto& value = call.arguments[index];
   if (!value.isTensor()) return false;
   const auto& tensor = value.toTensor();
@@ -141,7 +142,7 @@ template <class Op, class T>
 std::unique_ptr<Kernel> binary(const KernelCall& call, T extra) {
   const auto& result = call.results[0];
   auto one = tensor_at(call, 0);
-  Operand<T> other;
+  PointwiseOperand<T> other;
   if (!one.defined() || !few(result, one) || !second_operand<T>(call, 1, result, other)) return nullptr;
   // Torch scales a number for all elements before it adds it, but only in the elements after its last vector.
   if (std::is_same_v<Op, AddScaled> && (other.single || other.numbers == nullptr)) return nullptr;
@@ -176,7 +177,7 @@ template <class T>
 std::unique_ptr<Kernel> threshold_backward(const KernelCall& call) {
   const auto& result = call.results[0];
   auto gradient = tensor_at(call, 0);
-  Operand<T> input;
+  PointwiseOperand<T> input;
   if (!few(result, gradient) || !second_operand<T>(call, 1, result, input)) return nullptr;
   if (input.numbers == nullptr || input.single) return nullptr;
   return loops<T, Above>(result, gradient, input, call.arguments[2].toScalar().to<T>());

@@ -180,7 +180,7 @@ std::unique_ptr<Kernel> max_pool(const KernelCall& call, const Geometry& rows, c
                    });
 }
 
-constexpr int64_t kManyForOneThread = 1 << 17;
+constexpr int64_t kMostPixelsForOneThread = 1 << 17;
 
 std::unique_ptr<Kernel> max_pool(const KernelCall& call) {
   auto image = tensor_at(call, 0);
@@ -191,7 +191,7 @@ std::unique_ptr<Kernel> max_pool(const KernelCall& call) {
     return nullptr;
   }
   if (!is_contiguous(image) || !is_contiguous(result) || !is_contiguous(indices)) return nullptr;
-  if (at::get_num_threads() > 1 && image.numel() > kManyForOneThread) return nullptr;
+  if (at::get_num_threads() > 1 && image.numel() > kMostPixelsForOneThread) return nullptr;
   auto rows = geometry(call, 0), columns = geometry(call, 1);
   if (image.scalar_type() == at::kFloat) return max_pool<float>(call, rows, columns);
   if (image.scalar_type() == at::kDouble) return max_pool<double>(call, rows, columns);

@@ -3,13 +3,6 @@
 
 namespace torchreel::simulator {
 
-namespace {
-
-bool is_release(Action action) { return action == Action::kSegmentFree || action == Action::kSegmentUnmap; }
-bool is_acquisition(Action action) { return action == Action::kSegmentAlloc || action == Action::kSegmentMap; }
-
-}  // namespace
-
 bool RecordedRun::grants(Simulator&, const Request&) {
   const RecordedEvent* next = peek();
   if (next == nullptr) return events_[end_].action == Action::kAlloc;

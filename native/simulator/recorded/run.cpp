@@ -2,13 +2,6 @@
 
 namespace torchreel::simulator {
 
-namespace {
-
-bool is_release(Action action) { return action == Action::kSegmentFree || action == Action::kSegmentUnmap; }
-bool is_acquisition(Action action) { return action == Action::kSegmentAlloc || action == Action::kSegmentMap; }
-
-}  // namespace
-
 RecordedRun::RecordedRun(const Rules& rules, const std::vector<RecordedEvent>& events, const StartState& start,
                          bool learns)
     : events_(events), simulator_(rules, *this), correction_(simulator_, live_), done_(events.size()), learns_(learns) {

@@ -20,13 +20,13 @@ using torch::autograd::Node;
 
 namespace {
 
-struct Part {
+struct GradientPart {
   NodePointer node;
   uint32_t index;
 };
 
 // A node's number is higher than those of the nodes that it leads to: autograd runs the highest first.
-bool runs_before(const Part& a, const Part& b) {
+bool runs_before(const GradientPart& a, const GradientPart& b) {
   uint64_t first = a.node->sequence_nr(), second = b.node->sequence_nr();
   return first != second ? first > second : a.index < b.index;
 }
@@ -38,7 +38,7 @@ py::list gradient_parts(const Tensors& outputs, const Tensors& leaves) {
   for (size_t i = 0; i < leaves.size(); i++) {
     leaf_indices.try_emplace(torch::autograd::impl::gradient_edge(leaves[i]).function.get(), i);
   }
-  std::vector<std::vector<Part>> parts(leaves.size());
+  std::vector<std::vector<GradientPart>> parts(leaves.size());
   std::unordered_set<Node*> seen;
   std::vector<NodePointer> todo;
   for (const auto& output : outputs) {
@@ -90,8 +90,8 @@ std::map<EdgeTarget, size_t> arrivals_at(const Tensors& tensors) {
 struct Walk {
   std::vector<NodePointer> nodes;
   std::unordered_set<Node*> met;
-  std::map<size_t, std::vector<Part>> cuts;   // by tensor that is arrived at
-  std::map<Node*, std::vector<Part>> leaves;  // by the node that accumulates a leaf's gradient
+  std::map<size_t, std::vector<GradientPart>> cuts;   // by tensor that is arrived at
+  std::map<Node*, std::vector<GradientPart>> leaves;  // by the node that accumulates a leaf's gradient
 
   void go(const NodePointer& from, const std::map<EdgeTarget, size_t>& arrivals) {
     std::vector<NodePointer> todo = {from};
@@ -214,8 +214,8 @@ class Grouping {
 
   // Parts of one gradient that come from several groups must come in the order of all nodes.
   static void check_parts(const std::vector<Group>& groups) {
-    std::map<size_t, std::vector<Part>> cuts;
-    std::map<Node*, std::vector<Part>> leaves;
+    std::map<size_t, std::vector<GradientPart>> cuts;
+    std::map<Node*, std::vector<GradientPart>> leaves;
     auto add = [](auto& all, const auto& of_group) {
       for (auto [target, parts] : of_group) {
         std::sort(parts.begin(), parts.end(), runs_before);
