@@ -31,7 +31,7 @@ $(STAMPS)/viewer: $(VIEWER) viewer/package.json
 	cd viewer && npm install --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
 	@touch $@
 
-test: $(STAMPS)/native $(STAMPS)/dev lint
+test: $(STAMPS)/native $(STAMPS)/dev lint $(if $(shell command -v npm),$(STAMPS)/viewer)
 	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS) $(PYTEST_OPTIONS)
 
 # The rooms that need no torch: reels and what is made of them, and the simulator.

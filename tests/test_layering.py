@@ -203,10 +203,13 @@ def test_importing_torchreel_does_not_import_torch() -> None:
 TESTS = Path(__file__).parent
 NATIVE = TESTS.parent / "native"
 OF_THE_WHOLE = {"test_documented_numbers.py", "test_layering.py", "test_limits.py", "test_readme.py"}
-# Whole programs through graphs, and torch's own tests of its profiler: no source has their names.
-OF_A_WHOLE_ROOM = {Path("graphs", "programs"), Path("profiler", "torch_suite")}
+# Whole programs through graphs, torch's own tests of its profiler, the native rooms under sanitizers: no source has
+# their names.
+OF_A_WHOLE_ROOM = {Path("graphs", "programs"), Path("profiler", "torch_suite"), Path("native")}
 # Rooms whose tests are those of the room that uses them.
 TESTED_IN = {
+    "_cpython": "guards",
+    "_torch": "tape",
     "allocator": "simulator",
     "base": "reel",
     "cpython": "guards",

@@ -92,6 +92,7 @@ def test_a_crash_ends_in_a_finished_run_that_names_the_test(tmp_path: Path) -> N
     assert "1 failed, 40 passed" in said
 
 
+@pytest.mark.long
 def test_many_crashes_end_as_well(tmp_path: Path) -> None:
     crash = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
     suite(tmp_path, **{f"crash_{number}": crash for number in range(4)})
@@ -109,6 +110,7 @@ def test_a_test_that_hangs_fails_and_the_others_go_on(tmp_path: Path) -> None:
     assert "threading.Event().wait()" in said  # the line at which it stood
 
 
+@pytest.mark.long
 def test_a_test_that_no_signal_reaches_is_ended_with_the_stacks_of_all_threads(tmp_path: Path) -> None:
     """Native code that never gives the interpreter back, as one that waits for a lock of its own."""
     body = """
@@ -211,6 +213,7 @@ def drawn(said: str) -> list[str]:
     return re.findall(r"^drawn .*$", said, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_each_test_draws_the_same_numbers_each_time_and_a_failure_says_the_seed(tmp_path: Path) -> None:
     suite(tmp_path, ALL, one=DRAWS, two=DRAWS)
     _, first = run(tmp_path)
@@ -239,6 +242,7 @@ def test_shared(shared, number):
 """
 
 
+@pytest.mark.long
 def test_what_several_tests_share_does_not_depend_on_which_comes_first(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(ALL)
     (tmp_path / "test_shared.py").write_text(SHARED)

@@ -34,6 +34,7 @@ def watch_spools(process: Path, first: int, count: int) -> None:
     run_watched(call, process, first, count, libraries=extensions("_decode", "_simulator"))
 
 
+@pytest.mark.long  # compiles the decoder anew; the heap is the sample of make test
 def test_a_sample_of_spools(process: Path) -> None:
     watch_spools(process, 0, 15)
 
@@ -43,6 +44,7 @@ def test_many_spools(process: Path) -> None:
     watch_spools(process, 1000, 3000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("function", "count"), [("pickles", 60), ("programs", 4)])
 def test_a_sample(function: str, count: int) -> None:
     watch(function, 1, count)

@@ -253,7 +253,7 @@ def test_empty_reel(tmp_path: Path) -> None:
     assert averages(reel, by="module").num_rows == 0
 
 
-GROUPS = "name, overload, inputs, module, stack, thread, step, process, kind"
+GROUPS = "name, overload, inputs, module, stack, line, thread, step, process, kind"
 SORTS = "self, total, count, memory, flops, average"
 KINDS = "op, backward, torchscript, lite, custom, static_runtime, range, module, python, other"
 

@@ -65,7 +65,14 @@ def test_onnx(entry: Entry, tmp_path: Path) -> None:
     assert_same(entry, torch.from_numpy(session.run(None, feeds)[0]))
 
 
-@every_entry
+# Lowering some of them takes half a minute: those are for long runs.
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, marks=[pytest.mark.long] if name in ("lstm", "transformer") else [], id=name)
+        for name, entry in ZOO.items()
+    ],
+)
 @pytest.mark.parametrize("delegate", [False, True])
 def test_executorch(entry: Entry, tmp_path: Path, delegate: bool) -> None:
     runtime = pytest.importorskip("executorch.runtime")

@@ -170,7 +170,7 @@ def run_as_under_a_daemon(name: str) -> int:
     return int(KinetoStepTracker.current_step() - first)
 
 
-@pytest.mark.parametrize("name", ["torch.profiler", "torchreel.profiler"])
+@pytest.mark.parametrize("name", [pytest.param("torch.profiler", marks=pytest.mark.long), "torchreel.profiler"])
 def test_a_process_under_a_daemon(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETO_USE_DAEMON", "1")
     assert in_child(run_as_under_a_daemon, name) == 4
