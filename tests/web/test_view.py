@@ -13,6 +13,7 @@ import torchreel
 from tests.synthetic import Process, call, write_reel
 from tests.web.conftest import Page, viewing
 from torchreel.analyze import averages, typical_step
+from torchreel.analyze.memory import device_memories, holders
 
 pytestmark = pytest.mark.browser
 
@@ -55,6 +56,18 @@ def test_modules_and_source(page: Page) -> None:
     assert {"Sequential.0", "Sequential.2"} <= set(paths)
     page.show("#/source")
     assert page.wait_for("source-line").first.get_attribute("data-self-ns") is not None
+
+
+def test_flame_and_memory(page: Page, trained: Path) -> None:
+    page.show("#/flame")
+    assert page.wait_for("flame-canvas").count() == 1
+    page.show("#/memory")
+    rows = page.wait_for("holder-row")
+    memory = next(iter(device_memories(torchreel.load(trained))))
+    expected = holders(memory, "stack").to_pylist()
+    assert [int(row.get_attribute("data-bytes")) for row in rows.all()] == [row["bytes"] for row in expected]
+    page.all("memory-canvas").click(position={"x": 5, "y": 50})
+    page.until(lambda: "at=" in page.page.url, "another moment")
 
 
 def test_a_call_is_selected_by_a_click_and_has_an_address(page: Page, trained: Path) -> None:
@@ -105,7 +118,14 @@ def _span(page: Page) -> float:
 
 def test_digits_are_screens_and_a_question_mark_is_help(page: Page) -> None:
     page.show("#/overview")
-    for key, screen in (("2", "timeline"), ("4", "ops"), ("5", "modules"), ("8", "source"), ("1", "overview")):
+    for key, screen in (
+        ("2", "timeline"),
+        ("3", "flame"),
+        ("4", "ops"),
+        ("5", "modules"),
+        ("8", "source"),
+        ("1", "overview"),
+    ):
         page.page.keyboard.press(key)
         page.wait_for(f"screen-{screen}")
     page.page.keyboard.press("?")
@@ -153,6 +173,8 @@ def test_a_reel_without_anything_says_what_to_record(browser: Any, tmp_path: Pat
         assert "--modules" in page.wait_for("empty").first.inner_text()
         page.show("#/source")
         assert "--stacks" in page.wait_for("empty").first.inner_text()
+        page.show("#/memory")
+        assert "--memory" in page.wait_for("empty").first.inner_text()
         page.show("#/diff")
         assert "after.reel" in page.wait_for("empty").first.inner_text()
         page.close()
@@ -176,7 +198,7 @@ def test_nothing_of_a_reel_is_ever_markup(browser: Any, tmp_path: Path) -> None:
     process = Process({HOSTILE: calls}, allocs=[("alloc", 5)])
     with viewing(write_reel(tmp_path / "run.reel", process)) as url:
         page = Page(browser, url)
-        for screen in ("overview", "timeline", "ops", "modules", "source", "sql", "timeline?op=0:0"):
+        for screen in ("overview", "timeline", "flame", "memory", "ops", "modules", "source", "sql", "timeline?op=0:0"):
             page.show(f"#/{screen}")
             assert page.page.evaluate("window.hacked") is None
             assert page.page.locator("img").count() == 0

@@ -5,6 +5,8 @@ import { useEffect, useState } from "preact/hooks";
 import { type About, ask, type Found, lost, received, waiting } from "./api.ts";
 import { help, KEYS, listenToKeys } from "./keys.ts";
 import { DiffScreen } from "./screens/diff.tsx";
+import { FlameScreen } from "./screens/flame.tsx";
+import { MemoryScreen } from "./screens/memory.tsx";
 import { OpsScreen } from "./screens/ops.tsx";
 import { OverviewScreen } from "./screens/overview.tsx";
 import { SourceScreen } from "./screens/source.tsx";
@@ -17,13 +19,15 @@ import * as units from "./units.ts";
 const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["overview", "Overview", (about) => <OverviewScreen about={about} />],
   ["timeline", "Timeline", (about) => <TimelineScreen about={about} />],
+  ["flame", "Flame", (about) => <FlameScreen about={about} />],
   ["ops", "Ops", (about) => <OpsScreen about={about} />],
   ["modules", "Modules", (about) => <OpsScreen about={about} by="module" />],
+  ["memory", "Memory", (about) => <MemoryScreen about={about} />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],
   ["sql", "SQL", (about) => <SqlScreen about={about} />],
 ];
-const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", ops: "4", modules: "5", source: "8" };
+const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8" };
 
 function Page({ about }: { about: About }) {
   const current = SHOWN.find(([name]) => name === screen.value) ?? SHOWN[0];

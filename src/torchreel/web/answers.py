@@ -19,7 +19,9 @@ from torchreel.errors import OptionError
 from torchreel.reel import Reel
 from torchreel.reel.plain import plain
 from torchreel.web import sql
+from torchreel.web.flame import flame
 from torchreel.web.looked_at import LookedAt
+from torchreel.web.memory import Memories
 from torchreel.web.sources import text_of
 from torchreel.web.tiles import LEVELS, WIDTH, tile
 
@@ -36,6 +38,7 @@ class Answers:
         self.reel = reel
         self.other = other
         self.looked_at = LookedAt(reel)
+        self.memories = Memories(self.looked_at)
         self._get: dict[str, Callable[[Query], Any]] = {
             "about": self.about,
             "overview": self.overview,
@@ -45,6 +48,8 @@ class Answers:
             "source": self.source,
             "search": self.search,
             "diff": self.diff,
+            "flame": self.flame,
+            "memory": self.memory,
         }
 
     def answer(self, method: str, path: str, query: Query, body: bytes) -> Any:
@@ -213,6 +218,17 @@ class Answers:
         if self.other is None:
             raise OptionError("There is no second reel: start with 'torchreel view a.reel b.reel'.")
         return diff(self.reel, self.other, query.get("by", "name")).as_dict()
+
+    def flame(self, query: Query) -> Any:
+        """Calls by the path that led to them, in a range of time."""
+        begin, end = (moment - self.looked_at.origin for moment in self._range(query))
+        return flame(self.looked_at.lanes, begin, end + 1)
+
+    def memory(self, query: Query) -> Any:
+        """Memory over time, and who holds it at a moment."""
+        device = _number(query, "device", 0, 1_000, 0)
+        at = _number(query, "at", 0, 1 << 62, 0) if query.get("at") else None
+        return self.memories.answer(device, query.get("by", "stack"), at)
 
     def sql(self, body: bytes) -> Any:
         """Run a statement of the user's."""
