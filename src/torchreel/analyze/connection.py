@@ -14,14 +14,28 @@ if TYPE_CHECKING:
     import duckdb
 
 
+Range = tuple[int, int]
+"""Calls that began in it are looked at: from a time since the epoch on, and before another."""
+
+
 @contextmanager
-def opened(reel: Reel, tables: Iterable[str] = TABLES) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Connect to the tables that a question needs; a file that cannot be read on the way is a CorruptReelError."""
+def opened(
+    reel: Reel, tables: Iterable[str] = TABLES, within: Range | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Connect to the tables that a question needs; a file that cannot be read on the way is a CorruptReelError.
+
+    With a range, `ops` has only the calls that began in it.
+    """
     import duckdb
 
     tables = tuple(tables)
     connection = connect(reel, tables)
     try:
+        if within is not None:
+            connection.execute("ALTER VIEW ops RENAME TO all_ops")
+            connection.execute(
+                f"CREATE VIEW ops AS SELECT * FROM all_ops WHERE start_ns >= {within[0]:d} AND start_ns < {within[1]:d}"
+            )
         yield connection
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
         raise  # the statement is wrong, not the reel

@@ -144,7 +144,8 @@ class Answers:
         by = tuple(filter(None, query.get("by", "name").split(",")))
         kinds = tuple(filter(None, query.get("kind", "").split(","))) or None
         limit = _number(query, "limit", 1, 100_000, _ROWS)
-        table = averages(self.reel, by, sort=query.get("sort", "self"), kinds=kinds)
+        within = self._range(query) if "begin" in query else None
+        table = averages(self.reel, by, sort=query.get("sort", "self"), kinds=kinds, within=within)
         return {"rows": table.slice(0, limit).to_pylist(), "all": table.num_rows}
 
     def tile(self, level: int, index: int) -> bytes:
@@ -184,8 +185,7 @@ class Answers:
 
     def lines(self, query: Query) -> Any:
         """What lines of the source cost; of one file, if it is named."""
-        begin, end = self._range(query) if "begin" in query else (None, None)
-        table = lines(self.reel, begin, end)
+        table = lines(self.reel, self._range(query) if "begin" in query else None)
         file = query.get("file")
         rows = table.to_pylist()
         if file is not None:

@@ -101,8 +101,8 @@ def test_the_user_s_own_lines_have_what_they_led_to(reel: torchreel.Reel) -> Non
 
 def test_a_range_of_time_has_the_calls_that_began_in_it(reel: torchreel.Reel) -> None:
     # The module takes 132 ns, then comes aten::add.
-    assert [row["self_ns"] for row in lines(reel, START + 132, START + 139).to_pylist()] == [7]
-    assert lines(reel, START + 1_000).num_rows == 0
+    assert [row["self_ns"] for row in lines(reel, (START + 132, START + 139)).to_pylist()] == [7]
+    assert lines(reel, (START + 1_000, START + 2_000)).num_rows == 0
 
 
 def test_a_reel_without_stacks_has_no_lines(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import torchreel
-from tests.synthetic import Call, Process, call, write_reel
+from tests.synthetic import START, Call, Process, call, write_reel
 from torchreel.analyze import averages
 from torchreel.errors import OptionError
 
@@ -49,6 +49,15 @@ def reel(tmp_path: Path) -> torchreel.Reel:
 
 def rows(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row[column] for column in columns) for row in table.to_pylist()]
+
+
+def test_a_range_has_the_calls_that_began_in_it(tmp_path: Path) -> None:
+    calls = [call("a", 10), call("b", 20, call("c", 3)), call("a", 5)]
+    reel = torchreel.load(write_reel(tmp_path / "run.reel", Process({"main": calls})))
+    inside = averages(reel, within=(START + 10, START + 33))
+    assert rows(inside, "name", "calls", "self_ns", "total_ns") == [("b", 1, 20, 23), ("c", 1, 3, 3)]
+    assert averages(reel, within=(START, START + 100)).equals(averages(reel))
+    assert averages(reel, within=(START + 100, START + 200)).num_rows == 0
 
 
 def test_name_is_the_table_of_torch_profiler(reel: torchreel.Reel) -> None:

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { type About, ask, type Row } from "../api.ts";
 import { label } from "../families.ts";
-import { change, query } from "../state.ts";
+import { change, query, range } from "../state.ts";
 import * as units from "../units.ts";
 import { Empty, useAnswer } from "../widgets.tsx";
 
@@ -13,7 +13,7 @@ const SORTS: Record<string, keyof Row> = { self: "self_ns", total: "total_ns", c
 export function OpsScreen({ about, by: fixed }: { about: About; by?: string }) {
   const by = fixed ?? (query.value.by && query.value.by in BY ? query.value.by : "name");
   const sort = query.value.sort && query.value.sort in SORTS ? query.value.sort : "self";
-  const { answer, problem } = useAnswer(`${by}/${sort}`, () => ask<{ rows: Row[]; all: number }>("averages", { by, sort, limit: 2000 }));
+  const { answer, problem } = useAnswer(`${by}/${sort}/${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Row[]; all: number }>("averages", { by, sort, limit: 2000, ...range.value }));
   const [picked, pick] = useState<string | null>(null);
   const missing = by.split(",").map((word) => NEEDS[word]).find((need) => need && !about.summary.recorded[need[0]]);
   const text = (query.value.q ?? "").toLowerCase();

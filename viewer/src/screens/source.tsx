@@ -1,14 +1,14 @@
 /** What does my line cost? */
 import { useEffect } from "preact/hooks";
 import { type About, ask, type Line } from "../api.ts";
-import { change, query } from "../state.ts";
+import { change, query, range } from "../state.ts";
 import * as units from "../units.ts";
 import { Empty, Sized, useAnswer } from "../widgets.tsx";
 
 const ORDER = ["user", "library", "torch", "native"];
 
 export function SourceScreen({ about }: { about: About }) {
-  const { answer, problem } = useAnswer("lines", () => ask<{ rows: Line[] }>("lines"));
+  const { answer, problem } = useAnswer(`lines ${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Line[] }>("lines", range.value ?? {}));
   const file = query.value.file ?? "";
   const text = useAnswer(`source ${file}`, async () => (file ? await ask<{ text: string | null; why: string | null }>("source", { file }) : { text: null, why: null }));
   const wanted = Number(query.value.line ?? 0);

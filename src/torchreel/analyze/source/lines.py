@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from torchreel.analyze.connection import opened
+from torchreel.analyze.connection import Range, opened
 from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, frame_of
 from torchreel.reel import Reel
 
@@ -43,7 +43,7 @@ _STACKS = """
         coalesce(sum(self_alloc_bytes) FILTER (WHERE self_alloc_bytes > 0), 0)::BIGINT AS alloc_bytes,
         sum(flops)::BIGINT AS flops
     FROM ops AS o LEFT JOIN backward_calls AS b ON b.process = o.process AND b.id = o.id
-    WHERE o.stack IS NOT NULL {condition}
+    WHERE o.stack IS NOT NULL
     GROUP BY ALL"""
 
 # Each stack with its lines, the innermost first.
@@ -81,36 +81,31 @@ _LINES = """
     ORDER BY self_ns DESC, total_ns DESC, total.file, total.line"""
 
 
-def lines(reel: Reel, begin_ns: int | None = None, end_ns: int | None = None) -> pa.Table:
+def lines(reel: Reel, within: Range | None = None) -> pa.Table:
     """The lines of all stacks, the costliest first; of calls that began in a range of time, if one is given.
 
     Columns: file, line, function, calls, self_ns, forward_ns, backward_ns, total_ns, alloc_bytes, flops, and owner:
     user, library, torch (with Python's own library) or native.
     """
-    with opened(reel, ("ops", "stacks", "frames")) as connection:
-        owners = _prepare(connection, begin_ns, end_ns)
+    with opened(reel, ("ops", "stacks", "frames"), within) as connection:
+        owners = _prepare(connection)
         table = connection.sql(_LINES.format(owner="true")).to_arrow_table()
     return table.append_column("owner", pa.array([owners[file] for file in table["file"].to_pylist()], pa.string()))
 
 
-def user_lines(reel: Reel, begin_ns: int | None = None, end_ns: int | None = None) -> pa.Table:
+def user_lines(reel: Reel, within: Range | None = None) -> pa.Table:
     """The same for the user's own lines: a call counts as its innermost line of the user's, whatever it led to."""
-    with opened(reel, ("ops", "stacks", "frames")) as connection:
-        owners = _prepare(connection, begin_ns, end_ns)
+    with opened(reel, ("ops", "stacks", "frames"), within) as connection:
+        owners = _prepare(connection)
         own = pa.table({"file": pa.array([file for file, owner in owners.items() if owner == "user"], pa.string())})
         connection.register("own_files", own)
         return connection.sql(_LINES.format(owner="file IN (SELECT file FROM own_files)")).to_arrow_table()
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, begin_ns: int | None, end_ns: int | None) -> dict[str | None, str]:
+def _prepare(connection: duckdb.DuckDBPyConnection) -> dict[str | None, str]:
     """Make the tables `costs`, the measures of each stack, and `placed`, its lines. Gives the owner of each file."""
-    condition = "".join(
-        f" AND o.start_ns {sign} {int(moment)}"
-        for sign, moment in ((">=", begin_ns), ("<", end_ns))
-        if moment is not None
-    )
     connection.execute(_BACKWARD)
-    connection.execute(_STACKS.format(condition=condition))
+    connection.execute(_STACKS)
     connection.execute(_PLACED)
     files = [row[0] for row in connection.sql("SELECT DISTINCT file FROM frames ORDER BY 1").fetchall()]
     return {file: OWNERS[frame_of(file or "", 0, "").kind] for file in files}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from torchreel.analyze.connection import opened
+from torchreel.analyze.connection import Range, opened
 from torchreel.analyze.source.own_lines import own_lines
 from torchreel.analyze.time.groups import MEASURES, PLACES, Grouping, grouped
 from torchreel.analyze.time.nesting import kinds_in
@@ -103,6 +103,7 @@ def averages(
     limit: int | None = None,
     kinds: Sequence[str] | None = None,
     stack_frames: int = 5,
+    within: Range | None = None,
 ) -> pa.Table:
     """The calls of a reel grouped `by` name, overload, inputs, module, line, stack, thread, step, process, kind.
 
@@ -110,12 +111,13 @@ def averages(
 
     `sort` is self, total, count, memory, flops or average, the greatest first; `limit` keeps the first rows; `kinds`
     names the kinds of calls to count (else all but module and python, and with modules when grouped by them);
-    `stack_frames` is how many of the innermost frames of a stack make it the same one.
+    `stack_frames` is how many of the innermost frames of a stack make it the same one; `within` is a range of times in
+    which calls must have begun.
     """
     by = (by,) if isinstance(by, str) else tuple(dict.fromkeys(by))
     _check(by, sort, limit, kinds, stack_frames)
     texts = {table for group in by for table in GROUPS[group].tables}
-    with opened(reel, ("ops", *sorted(texts))) as connection:
+    with opened(reel, ("ops", *sorted(texts)), within) as connection:
         if "line" in by:
             connection.register("own_line", own_lines(reel))
         steps = grouped(connection, _grouping(by, kinds, kinds_in(connection)))
