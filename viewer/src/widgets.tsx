@@ -2,6 +2,17 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+/** A pen for a canvas whose size comes from the layout, as sharp as the screen is. */
+export function penFor(canvas: HTMLCanvasElement): { pen: CanvasRenderingContext2D; width: number; height: number } {
+  const { width, height } = canvas.getBoundingClientRect();
+  canvas.width = width * devicePixelRatio;
+  canvas.height = height * devicePixelRatio;
+  const pen = canvas.getContext("2d")!;
+  pen.scale(devicePixelRatio, devicePixelRatio);
+  pen.font = "11px system-ui, sans-serif";
+  return { pen, width, height };
+}
+
 /** What a question answered, and what went wrong; asked again when the key changes. */
 export function useAnswer<T>(key: string, question: () => Promise<T>): { answer: T | null; problem: string | null } {
   const [found, set] = useState<{ key: string; answer: T | null; problem: string | null }>({ key: "", answer: null, problem: null });

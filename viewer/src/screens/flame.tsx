@@ -4,7 +4,7 @@ import { type About, ask } from "../api.ts";
 import { colors, family, label } from "../families.ts";
 import { go, range, theme } from "../state.ts";
 import * as units from "../units.ts";
-import { Empty, useAnswer } from "../widgets.tsx";
+import { Empty, penFor, useAnswer } from "../widgets.tsx";
 
 type Node = { id: number; parent: number; label: number; total_ns: number; calls: number };
 type Box = { node: Node; depth: number; from: number; to: number };
@@ -73,13 +73,8 @@ function layout(nodes: Node[], top: number): Box[] {
 }
 
 function draw(canvas: HTMLCanvasElement, boxes: Box[], about: About): void {
-  const { width, height } = canvas.getBoundingClientRect();
-  canvas.width = width * devicePixelRatio;
-  canvas.height = height * devicePixelRatio;
-  const pen = canvas.getContext("2d")!;
+  const { pen, width } = penFor(canvas);
   const palette = colors();
-  pen.scale(devicePixelRatio, devicePixelRatio);
-  pen.font = "11px system-ui, sans-serif";
   for (const { node, depth, from, to } of boxes) {
     const [x, wide] = [from * width, (to - from) * width];
     const [name, kind] = about.labels[node.label];

@@ -4,7 +4,7 @@ import { type About, ask } from "../api.ts";
 import { colors } from "../families.ts";
 import { change, query, theme } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Empty, useAnswer } from "../widgets.tsx";
+import { Colored, Empty, penFor, useAnswer } from "../widgets.tsx";
 
 type Holder = { name: string; bytes: number; percent: number; blocks: number; largest: number; categories: string };
 type Memory = { devices: string[]; has_times?: boolean; end?: number; most?: number[]; peak?: number; peak_at?: number | null; at?: number | null; allocated?: number; holders: Holder[] };
@@ -49,16 +49,11 @@ export function MemoryScreen({}: { about: About }) {
 }
 
 function draw(canvas: HTMLCanvasElement, memory: Memory): void {
-  const { width, height } = canvas.getBoundingClientRect();
-  canvas.width = width * devicePixelRatio;
-  canvas.height = height * devicePixelRatio;
-  const pen = canvas.getContext("2d")!;
+  const { pen, width, height } = penFor(canvas);
   const palette = colors();
-  pen.scale(devicePixelRatio, devicePixelRatio);
   pen.fillStyle = palette.memory;
   const wide = width / memory.most!.length;
   memory.most!.forEach((bytes, at) => pen.fillRect(at * wide, height - (bytes / Math.max(memory.peak!, 1)) * (height - 18), wide + 0.5, height));
-  pen.font = "11px system-ui, sans-serif";
   const line = (at: number | null | undefined, color: string, text: string) => {
     if (at === null || at === undefined) return;
     const x = (at / memory.end!) * width;

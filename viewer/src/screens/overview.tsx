@@ -4,7 +4,7 @@ import { type About, ask, type Line, type Overview, PHASE_NAMES, PHASES, type Ro
 import { colors, family, label } from "../families.ts";
 import { go, href, theme } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Empty, Sized, useAnswer } from "../widgets.tsx";
+import { Colored, Empty, penFor, Sized, useAnswer } from "../widgets.tsx";
 
 export function OverviewScreen({ about }: { about: About }) {
   const { answer, problem } = useAnswer("overview", () => ask<Overview>("overview"));
@@ -155,11 +155,7 @@ function MemoryPanel({ about, overview }: { about: About; overview: Overview }) 
   const { memory } = overview;
   useEffect(() => {
     if (!canvas.current || !memory) return;
-    const pen = canvas.current.getContext("2d")!;
-    const { width, height } = canvas.current.getBoundingClientRect();
-    canvas.current.width = width * devicePixelRatio;
-    canvas.current.height = height * devicePixelRatio;
-    pen.scale(devicePixelRatio, devicePixelRatio);
+    const { pen, width, height } = penFor(canvas.current);
     pen.fillStyle = colors().memory;
     const wide = width / memory.most.length;
     memory.most.forEach((bytes, at) => pen.fillRect(at * wide, height - (bytes / memory.peak) * (height - 4), wide + 0.5, height));

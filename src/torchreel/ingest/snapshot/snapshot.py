@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from torchreel._collector import collector_paused
 from torchreel.errors import CorruptSnapshotError, NotASnapshotError, first_line
 from torchreel.ingest.rows import Budget, Rows, WrongValueError, as_list, shown, whole, wrong
 from torchreel.ingest.snapshot.devices import names_of, read_devices
@@ -36,31 +34,19 @@ _UNLIMITED = 2**62
 def read_snapshot(path: str | os.PathLike[str]) -> dict[str, pa.Table]:
     """The tables of a snapshot file, a pickle or JSON. Nothing in the file can execute anything."""
     path = Path(path)
-    with _no_collection():
+    with collector_paused():
         document = read_document(path)
         return _tables(document.value, str(path), _rows(_FREE_ROWS + document.size // _ROW_BYTES))
 
 
 def tables_of(snapshot: object) -> dict[str, pa.Table]:
     """The tables of a snapshot in memory: the dictionary of torch.cuda.memory._snapshot, or its list of segments."""
-    with _no_collection():
+    with collector_paused():
         return _tables(snapshot, "The snapshot", _rows(_UNLIMITED))
 
 
 def _rows(limit: int) -> Budget:
     return Budget(limit, "rows")
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of values are made and all of them are kept: looking for garbage among them takes most of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _tables(value: object, name: str, budget: Budget) -> dict[str, pa.Table]:
