@@ -24,7 +24,7 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
 optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
 data = torch.utils.data.DataLoader(torch.randn(48, 32), batch_size=8)
-with torchreel.record(sys.argv[1], shapes=True, memory=True, stacks=True, modules=True, flops=True):
+with torchreel.record(sys.argv[1], shapes=True, memory=True, stacks=True, modules=True, flops=True, tape=1):
     for batch in data:
         optimizer.zero_grad()
         model(batch).sum().backward()

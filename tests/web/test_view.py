@@ -70,12 +70,20 @@ def test_flame_and_memory(page: Page, trained: Path) -> None:
     page.until(lambda: "at=" in page.page.url, "another moment")
 
 
+def test_the_tape_has_its_ops(page: Page, trained: Path) -> None:
+    page.show("#/tape")
+    count = torchreel.load(trained).sql("select count(*) as n from tape_ops")["n"][0].as_py()
+    assert page.wait_for("tape-op", 10).count() == count
+    page.all("tape-op").first.click()
+    page.wait_for("screen-timeline")
+
+
 def test_a_call_is_selected_by_a_click_and_has_an_address(page: Page, trained: Path) -> None:
     reel = torchreel.load(trained)
     mm = reel.sql("select process, id, dur_ns from ops where name = 'aten::addmm' order by dur_ns desc limit 1")
     process, number, duration = (mm[name][0].as_py() for name in ("process", "id", "dur_ns"))
     page.show(f"#/timeline?op={process}:{number}")
-    assert page.wait_for("details-name").inner_text() == "aten::addmm"
+    page.until(lambda: page.wait_for("details-name").inner_text() == "aten::addmm", "the selection by its address")
     assert int(page.all("details-dur").get_attribute("data-ns")) == duration
     # Centred and fitted, it is where the page says, and a click there finds it again.
     page.page.keyboard.press("f")
@@ -173,6 +181,8 @@ def test_a_reel_without_anything_says_what_to_record(browser: Any, tmp_path: Pat
         assert "--modules" in page.wait_for("empty").first.inner_text()
         page.show("#/source")
         assert "--stacks" in page.wait_for("empty").first.inner_text()
+        page.show("#/tape")
+        assert "--tape" in page.wait_for("empty").first.inner_text()
         page.show("#/memory")
         assert "--memory" in page.wait_for("empty").first.inner_text()
         page.show("#/diff")

@@ -11,6 +11,7 @@ import { OpsScreen } from "./screens/ops.tsx";
 import { OverviewScreen } from "./screens/overview.tsx";
 import { SourceScreen } from "./screens/source.tsx";
 import { SqlScreen } from "./screens/sql.tsx";
+import { TapeScreen } from "./screens/tape.tsx";
 import { shown, TimelineScreen } from "./screens/timeline.tsx";
 import { change, go, href, query, range, type Screen, screen, theme } from "./state.ts";
 import { measured } from "./timeline/canvas.ts";
@@ -24,10 +25,11 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["modules", "Modules", (about) => <OpsScreen about={about} by="module" />],
   ["memory", "Memory", (about) => <MemoryScreen about={about} />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
+  ["tape", "Tape", (about) => <TapeScreen about={about} />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],
   ["sql", "SQL", (about) => <SqlScreen about={about} />],
 ];
-const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8" };
+const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8", tape: "9" };
 
 function Page({ about }: { about: About }) {
   const current = SHOWN.find(([name]) => name === screen.value) ?? SHOWN[0];

@@ -50,6 +50,7 @@ class Answers:
             "diff": self.diff,
             "flame": self.flame,
             "memory": self.memory,
+            "tape": self.tape,
         }
 
     def answer(self, method: str, path: str, query: Query, body: bytes) -> Any:
@@ -230,6 +231,11 @@ class Answers:
         at = _number(query, "at", 0, 1 << 62, 0) if query.get("at") else None
         return self.memories.answer(device, query.get("by", "stack"), at)
 
+    def tape(self, query: Query) -> Any:
+        """The ops of the tapes in the reel, each with its call."""
+        with opened(self.reel, ("ops", "tape_ops")) as connection:
+            return {"rows": _rows(connection.execute(_TAPE, [_number(query, "limit", 1, 100_000, 5_000)]))}
+
     def sql(self, body: bytes) -> Any:
         """Run a statement of the user's."""
         try:
@@ -284,6 +290,11 @@ _AREA = """
         round(avg(dur_ns))::BIGINT AS mean_ns, max(dur_ns) AS max_ns, sum(flops)::BIGINT AS flops,
         sum(greatest(self_alloc_bytes, 0))::BIGINT AS alloc_bytes
     FROM ops WHERE start_ns >= $1 AND start_ns < $2 GROUP BY ALL ORDER BY self_ns DESC, name LIMIT 100"""
+_TAPE = """
+    SELECT t.process, t.tape, t."index", t.name, t.op, t.module, t.file, t.line, t.backward, t.forward, t.inserted,
+        t.inputs, t.outputs, o.dur_ns, o.self_ns, o.self_alloc_bytes AS alloc_bytes
+    FROM tape_ops AS t LEFT JOIN ops AS o ON o.process = t.process AND o.id = t.op
+    ORDER BY t.process, t.tape, t."index" LIMIT $1"""
 _FOUND = """
     SELECT count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns FROM ops WHERE name ILIKE $1 ESCAPE '\\'"""
 _MATCHES = """

@@ -8,7 +8,7 @@ import * as units from "../units.ts";
 import { Colored } from "../widgets.tsx";
 
 /** The canvas that is on the screen, for keys and for window.torchreel. */
-export const shown: { timeline: TimelineCanvas | null; select: (process: number, id: number) => Promise<void> } = { timeline: null, select: async () => {} };
+export const shown: { timeline: TimelineCanvas | null; select: (process: number, id: number, centre?: boolean) => Promise<void> } = { timeline: null, select: async () => {} };
 
 type Area = { begin: number; end: number; rows: { name: string; kind: string; calls: number; self_ns: number; min_ns: number; mean_ns: number; max_ns: number; flops: number | null; alloc_bytes: number | null }[] };
 
@@ -16,6 +16,10 @@ export function TimelineScreen({ about }: { about: About }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [op, setOp] = useState<Op | null>(null);
   const [area, setArea] = useState<Area | null>(null);
+  /** The call that was last asked for, as the address has it. */
+  const asked = useRef("");
+  /** The range that this screen put into the address: another one comes from outside, by a link or by Back. */
+  const written = useRef({ begin: query.value.begin ?? "", end: query.value.end ?? "" });
 
   useEffect(() => {
     const timeline = new TimelineCanvas(canvas.current!, about);
@@ -28,37 +32,54 @@ export function TimelineScreen({ about }: { about: About }) {
       late = window.setTimeout(() => {
         const { begin, end } = timeline.view;
         const whole = begin <= 0 && end >= about.end;
-        change({ begin: whole ? "" : String(Math.round(begin)), end: whole ? "" : String(Math.round(end)) });
+        written.current = { begin: whole ? "" : String(Math.round(begin)), end: whole ? "" : String(Math.round(end)) };
+        change(written.current);
       }, 200);
     };
+    let turn = 0; // answers may come out of turn: the last selection counts
     const select = async (process: number, id: number, centre = false) => {
+      const mine = ++turn;
+      // At once: by the time the answer comes, the address may name another call.
+      asked.current = `${process}:${id}`;
+      if (query.value.op !== asked.current) change({ op: asked.current });
       const found = await ask<Op>(`op/${process}/${id}`);
+      if (mine !== turn) return;
       const call = callOf(timeline, found);
       timeline.selected = call;
       timeline.area = null;
       timeline.linked = [];
       setArea(null);
       setOp(found);
-      change({ op: `${process}:${id}` });
       if (centre) timeline.centre(call);
       for (const other of [...found.backward.map((each) => each.id), ...(found.fwd === null ? [] : [found.fwd])].slice(0, 3)) {
-        timeline.linked.push(callOf(timeline, await ask<Op>(`op/${process}/${other}`)));
+        const linked = callOf(timeline, await ask<Op>(`op/${process}/${other}`));
+        if (mine !== turn) return;
+        timeline.linked.push(linked);
       }
       timeline.redraw();
     };
-    shown.select = (process, id) => select(process, id, true);
+    shown.select = (process, id, centre = true) => select(process, id, centre);
     const undo = listen(timeline, (call) => void select(call.process, call.id), async (begin, end) => {
+      turn++;
       setOp(null);
       timeline.selected = null;
       setArea({ begin, end, ...(await ask<{ rows: Area["rows"] }>("area", { begin: Math.round(begin), end: Math.round(end) })) });
-    }, () => { timeline.selected = null; timeline.linked = []; timeline.area = null; setOp(null); setArea(null); change({ op: "" }); timeline.redraw(); });
+    }, () => { turn++; asked.current = ""; timeline.selected = null; timeline.linked = []; timeline.area = null; setOp(null); setArea(null); change({ op: "" }); timeline.redraw(); });
     const watched = new ResizeObserver(() => timeline.resize());
     watched.observe(canvas.current!);
-    const wanted = /^(\d+):(\d+)$/.exec(query.value.op ?? "");
-    if (wanted) void select(Number(wanted[1]), Number(wanted[2]), !begin);
     return () => { undo(); watched.disconnect(); clearTimeout(late); shown.timeline = null; };
   }, []);
   useEffect(() => shown.timeline?.recolor(), [theme.value]);
+  useEffect(() => {
+    const [timeline, { begin = "", end = "" }] = [shown.timeline, query.value];
+    if (!timeline || (begin === written.current.begin && end === written.current.end)) return;
+    written.current = { begin, end };
+    timeline.show(begin ? Number(begin) : 0, end ? Number(end) : about.end);
+  }, [query.value.begin, query.value.end]);
+  useEffect(() => {
+    const wanted = /^(\d+):(\d+)$/.exec(query.value.op ?? "");
+    if (wanted && asked.current !== wanted[0]) void shown.select(Number(wanted[1]), Number(wanted[2]), !query.value.begin);
+  }, [query.value.op]);
   useEffect(() => { void mark(query.value.q ?? ""); }, [query.value.q]);
   return (
     <div class="timeline">
