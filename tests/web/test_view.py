@@ -161,6 +161,10 @@ def test_sql_and_its_errors(page: Page) -> None:
     page.wait_for("sql-input").fill("select 41 + 1 as answer")
     page.all("sql-run").click()
     assert page.wait_for("sql-row").inner_text() == "42"
+    # Larger than JavaScript's numbers can tell apart.
+    page.all("sql-input").fill("select 1794952607883485219 as start_ns")
+    page.all("sql-run").click()
+    page.until(lambda: page.all("sql-row").inner_text() == "1794952607883485219", "the exact number")
     page.all("sql-input").fill("drop table ops")
     page.all("sql-run").click()
     assert "Only SELECT" in page.wait_for("sql-error").inner_text()

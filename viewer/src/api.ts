@@ -67,6 +67,11 @@ export async function askBytes(path: string): Promise<ArrayBuffer> {
   return data;
 }
 
+/** Times since the epoch are larger than a number of JavaScript's can tell apart: such a value stays text. */
+function exact(_key: string, value: unknown, context?: { source: string }): unknown {
+  return typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value) ? (context?.source ?? value) : value;
+}
+
 export async function post<T>(path: string, body: unknown): Promise<T> {
-  return (await (await fetched(path, { method: "POST", body: JSON.stringify(body) })).json()) as T;
+  return JSON.parse(await (await fetched(path, { method: "POST", body: JSON.stringify(body) })).text(), exact) as T;
 }

@@ -74,6 +74,31 @@ def listen(port: int = 0) -> Listener:
     return Listener(bound, secrets.token_urlsafe(16))
 
 
+@dataclass(frozen=True)
+class _Gate:
+    """Who is answered."""
+
+    token: str
+    port: int
+
+    @property
+    def cookie(self) -> str:
+        return f"torchreel-{self.port}"
+
+    def refusal(self, request: Request) -> str | None:
+        """Why a request is not answered; None if it is."""
+        hosts = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
+        if request.headers.get("host") not in hosts:
+            return f"This viewer answers to {hosts[0]} only."
+        origin = request.headers.get("origin")
+        if origin is not None and origin not in tuple(f"http://{host}" for host in hosts):
+            return "Requests of other pages are refused."
+        given = request.cookies.get(self.cookie) or request.query_params.get("token", "")
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
+            return "Open the address that 'torchreel view' printed: it holds the token."
+        return None
+
+
 def application(answers: Answers, token: str, port: int) -> Starlette:
     """What answers requests."""
     from starlette.applications import Starlette
@@ -82,23 +107,11 @@ def application(answers: Answers, token: str, port: int) -> Starlette:
     from starlette.responses import Response as Plain
     from starlette.routing import Route
 
-    cookie = f"torchreel-{port}"
-    hosts = (f"{ADDRESS}:{port}", f"localhost:{port}")
-
-    def refusal(request: Request) -> str | None:
-        if request.headers.get("host") not in hosts:
-            return f"This viewer answers to {hosts[0]} only."
-        origin = request.headers.get("origin")
-        if origin is not None and origin not in tuple(f"http://{host}" for host in hosts):
-            return "Requests of other pages are refused."
-        given = request.cookies.get(cookie) or request.query_params.get("token", "")
-        if not secrets.compare_digest(given.encode(), token.encode()):
-            return "Open the address that 'torchreel view' printed: it holds the token."
-        return None
+    gate = _Gate(token, port)
 
     def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            why = refusal(request)
+            why = gate.refusal(request)
             response = JSONResponse({"error": why}, 403) if why else await answer(request)
             response.headers.update(_SECURITY)
             return response
@@ -109,7 +122,7 @@ def application(answers: Answers, token: str, port: int) -> Starlette:
         name, kind = _FILES[request.url.path]
         response = Plain((PAGE / name).read_bytes(), media_type=kind)
         if request.query_params.get("token"):
-            response.set_cookie(cookie, token, httponly=True, samesite="strict")
+            response.set_cookie(gate.cookie, token, httponly=True, samesite="strict")
         return response
 
     async def ask(request: Request) -> Response:
