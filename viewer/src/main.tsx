@@ -1,4 +1,5 @@
 /** The page: its bar, its rail and the screen that the URL names. */
+import "./page.css";
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";

@@ -1,4 +1,5 @@
 /** Which path costs? An icicle, the widest path first; a click makes a call the whole width. */
+import "./flame.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type About, ask } from "../api.ts";
 import { colors, family, label } from "../families.ts";

@@ -1,4 +1,5 @@
 /** Who holds it, when? A click on the curve chooses the moment. */
+import "./memory.css";
 import { useEffect, useRef } from "preact/hooks";
 import { type About, ask } from "../api.ts";
 import { colors } from "../families.ts";

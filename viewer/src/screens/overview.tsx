@@ -1,4 +1,5 @@
 /** Where did the time go, and what next? */
+import "./overview.css";
 import { useEffect, useRef } from "preact/hooks";
 import { type About, ask, type Line, type Overview, PHASE_NAMES, PHASES, type Row } from "../api.ts";
 import { colors, family, label } from "../families.ts";

@@ -1,4 +1,5 @@
 /** What does my line cost? */
+import "./source.css";
 import { useEffect } from "preact/hooks";
 import { type About, ask, type Line } from "../api.ts";
 import { change, query, range } from "../state.ts";

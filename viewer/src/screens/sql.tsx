@@ -1,4 +1,5 @@
 /** Anything else. */
+import "./sql.css";
 import { useState } from "preact/hooks";
 import { type About, post } from "../api.ts";
 import { go, query, change, range } from "../state.ts";

@@ -1,4 +1,5 @@
 /** What happened when? */
+import "./timeline.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type About, ask, type Found, type Op } from "../api.ts";
 import { FAMILIES, label } from "../families.ts";

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchreel.web.lanes import Lane
+from torchreel.web.query import Query
+from torchreel.web.viewed_reel import ViewedReel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +59,13 @@ class _Paths:
         ]
 
 
-def flame(lanes: Sequence[Lane], begin: int, end: int) -> dict[str, Any]:
+def flame(viewed: ViewedReel, query: Query) -> dict[str, Any]:
+    """Calls by the path that led to them, in a range of time."""
+    begin, end = viewed.range(query)
+    return flame_of(viewed.lanes, begin - viewed.origin, end - viewed.origin + 1)
+
+
+def flame_of(lanes: Sequence[Lane], begin: int, end: int) -> dict[str, Any]:
     """The nodes of calls that began in a range, widest first; `left_out` counts those beyond MOST_NODES."""
     paths = _Paths()
     for thread in _by_thread(lanes):

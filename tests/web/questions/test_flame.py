@@ -9,8 +9,8 @@ import pytest
 
 import torchreel
 from tests.synthetic import START, Call, Process, call, write_reel
-from torchreel.web.flame import flame
 from torchreel.web.lanes import Labels, read_lanes
+from torchreel.web.questions.flame import flame_of
 
 Path_ = tuple[str, ...]
 
@@ -38,7 +38,7 @@ def walked(calls: list[Call], above: Path_ = ()) -> dict[Path_, tuple[int, int]]
 
 def by_path(reel: torchreel.Reel, begin: int = 0, end: int = 1 << 60) -> dict[Path_, tuple[int, int]]:
     labels = Labels()
-    answer = flame([lane for part in reel.parts for lane in read_lanes(part, START, labels)], begin, end)
+    answer = flame_of([lane for part in reel.parts for lane in read_lanes(part, START, labels)], begin, end)
     assert answer["left_out"] == 0
     names = [name for name, _ in labels]
     nodes = {node["id"]: node for node in answer["nodes"]}

@@ -1,4 +1,4 @@
-"""A reel that is looked at: its extent in time, its lanes and its memory over time, read once, in the background."""
+"""A reel that is viewed: its extent in time, its lanes and its memory over time, read once, in the background."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any
 import numpy as np
 
 from torchreel.analyze.connection import opened
+from torchreel.analyze.memory import DeviceMemory, device_memories
 from torchreel.reel import Reel
 from torchreel.web.lanes import Labels, Lane, read_lanes
+from torchreel.web.query import Query
 from torchreel.web.tiles import Curve
 
 
-class LookedAt:
+class ViewedReel:
     """Times that it gives and takes are nanoseconds since the reel's beginning."""
 
-    def __init__(self, reel: Reel) -> None:
+    def __init__(self, reel: Reel, other: Reel | None = None) -> None:
         self.reel = reel
+        self.other = other
+        """A second reel to compare it with."""
         self._lock = threading.Lock()
         self._lanes: list[Lane] | None = None
         self.labels = Labels()
@@ -66,6 +70,23 @@ class LookedAt:
                 list(most[0]),
             ).fetchnumpy()
         return Curve(np.asarray(found["time_ns"], np.int64) - self.origin, np.asarray(found["total"], np.int64))
+
+    def range(self, query: Query) -> tuple[int, int]:
+        """The range of time that a query gives, or the whole run, as times since the epoch."""
+        begin = query.number("begin", 0, self.end, 0)
+        end = query.number("end", begin, 1 << 62, self.end)
+        return begin + self.origin, end + self.origin
+
+    def range_if_given(self, query: Query) -> tuple[int, int] | None:
+        return self.range(query) if "begin" in query else None
+
+    def has_rows(self, table: str) -> bool:
+        return bool(self.reel.table(table, ["id"]).num_rows)
+
+    @functools.cached_property
+    def devices(self) -> list[DeviceMemory]:
+        """The history of each device's memory."""
+        return list(device_memories(self.reel))
 
     def threads(self) -> list[dict[str, Any]]:
         """The threads that have lanes: their names, and those of their processes."""

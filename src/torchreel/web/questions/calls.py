@@ -1,0 +1,80 @@
+"""Single calls: one with all that is known of it, those in a range of time, those whose name holds a text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torchreel.analyze.connection import opened
+from torchreel.errors import OptionError
+from torchreel.web.query import Query, rows_of
+from torchreel.web.viewed_reel import ViewedReel
+
+
+def call(viewed: ViewedReel, process: int, number: int) -> Any:
+    """One call with all that is known of it."""
+    with opened(viewed.reel, ("ops", "inputs", "modules", "stacks", "frames", "threads")) as connection:
+        rows = rows_of(connection.execute(_OP, [process, number]))
+        if not rows:
+            raise OptionError(f"There is no call {number} in process {process}.")
+        found = rows[0]
+        found["frames"] = rows_of(connection.execute(_FRAMES, [process, found["stack"]]))
+        found["like"] = rows_of(connection.execute(_LIKE, [process, found["name"], found["inputs"]]))[0]
+        found["backward"] = rows_of(connection.execute(_RELATED, [process, "fwd", number]))
+        found["children"] = rows_of(connection.execute(_CHILDREN, [process, number]))
+        for link in ("parent", "fwd"):
+            named = rows_of(connection.execute(_NAMED, [process, found[link]])) if found[link] is not None else []
+            found[f"{link}_name"] = named[0]["name"] if named else None
+    found["begin"] = found["start_ns"] - viewed.origin
+    return found
+
+
+def area(viewed: ViewedReel, query: Query) -> Any:
+    """What is in a range of time: calls, time, bytes and FLOPs by name."""
+    with opened(viewed.reel, ("ops",)) as connection:
+        return {"rows": rows_of(connection.execute(_AREA, list(viewed.range(query))))}
+
+
+def search(viewed: ViewedReel, query: Query) -> Any:
+    """Calls whose name holds a text: how many, how long, and the first of them."""
+    text = query.text("q")
+    if not text or len(text) > 200:
+        raise OptionError("Give q, a text of 1 to 200 characters, to search for.")
+    pattern = "%" + re.sub(r"([%_\\])", r"\\\1", text) + "%"
+    with opened(viewed.reel, ("ops",)) as connection:
+        head = rows_of(connection.execute(_FOUND, [pattern]))[0]
+        rows = rows_of(connection.execute(_MATCHES, [viewed.origin, pattern]))
+    return {**head, "rows": rows}
+
+
+_OP = """
+    SELECT o.*, i.dims, i.dtypes, i.scalars, m.path AS module_path, m.class AS module_class, t.name AS thread_name
+    FROM ops AS o
+    LEFT JOIN inputs AS i ON i.process = o.process AND i.id = o.inputs
+    LEFT JOIN modules AS m ON m.process = o.process AND m.id = o.module
+    LEFT JOIN threads AS t ON t.process = o.process AND t.id = o.thread
+    WHERE o.process = $1 AND o.id = $2"""
+_FRAMES = """
+    SELECT f.id, f.file, f.line, f.function FROM (
+        SELECT process, unnest(frames) AS frame, generate_subscripts(frames, 1) AS position FROM stacks
+        WHERE process = $1 AND id = $2
+    ) AS s JOIN frames AS f ON f.process = s.process AND f.id = s.frame ORDER BY s.position"""
+_LIKE = """
+    SELECT count(*) AS calls, median(dur_ns)::BIGINT AS median_ns FROM ops
+    WHERE process = $1 AND name = $2 AND inputs IS NOT DISTINCT FROM $3"""
+_RELATED = """
+    SELECT id, name, dur_ns, thread FROM ops WHERE process = $1 AND $2 = 'fwd' AND fwd = $3 ORDER BY id LIMIT 10"""
+_CHILDREN = """
+    SELECT id, name, kind, dur_ns, self_ns FROM ops WHERE process = $1 AND parent = $2
+    ORDER BY dur_ns DESC, id LIMIT 20"""
+_NAMED = "SELECT name FROM ops WHERE process = $1 AND id = $2"
+_AREA = """
+    SELECT name, kind, count(*) AS calls, sum(self_ns)::BIGINT AS self_ns, min(dur_ns) AS min_ns,
+        round(avg(dur_ns))::BIGINT AS mean_ns, max(dur_ns) AS max_ns, sum(flops)::BIGINT AS flops,
+        sum(greatest(self_alloc_bytes, 0))::BIGINT AS alloc_bytes
+    FROM ops WHERE start_ns >= $1 AND start_ns < $2 GROUP BY ALL ORDER BY self_ns DESC, name LIMIT 100"""
+_FOUND = """
+    SELECT count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns FROM ops WHERE name ILIKE $1 ESCAPE '\\'"""
+_MATCHES = """
+    SELECT process, id, name, kind, start_ns - $1 AS begin, dur_ns FROM ops WHERE name ILIKE $2 ESCAPE '\\'
+    ORDER BY start_ns, id LIMIT 2000"""
