@@ -44,6 +44,16 @@ py::dict to_dict(Batches batches) {
   return result;
 }
 
+// A table may have several batches.
+py::list to_list(Batches batches) {
+  py::list result;
+  for (auto& [name, batch] : batches) {
+    batch->drop_nulls();
+    result.append(py::make_tuple(name, std::move(batch)));
+  }
+  return result;
+}
+
 PickleBytes pickle_bytes(const py::object& source) {
   if (!py::isinstance<py::int_>(source)) {
     std::string_view data = py::cast<std::string_view>(py::cast<py::bytes>(source));
@@ -121,6 +131,16 @@ PYBIND11_MODULE(_decode, module) {
              }
              return more ? py::object(to_dict(std::move(batches))) : py::none();
            })
+      .def("next_settled",
+           [](Decoder& decoder) {
+             Batches batches;
+             {
+               py::gil_scoped_release nogil;
+               decoder.next_settled(batches);
+             }
+             return to_list(std::move(batches));
+           })
+      .def("grow", &Decoder::grow, py::arg("definitions_size"), py::arg("events_size"))
       .def("finish",
            [](Decoder& decoder) {
              Batches batches;

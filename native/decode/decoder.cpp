@@ -9,7 +9,8 @@
 namespace torchreel {
 
 Decoder::Decoder(SpoolFiles files)
-    : definitions_(read_definitions(files.definitions.get(), files.definitions_size)),
+    : definitions_file_(std::move(files.definitions)),
+      definitions_(read_definitions(definitions_file_.get(), files.definitions_size)),
       blocks_(std::move(files.events), files.events_size, files.head),
       clock_(blocks_.header()),
       steps_(definitions_.steps),
@@ -51,6 +52,33 @@ bool Decoder::next(Batches& batches) {
   memory_.finish();
   reader_.finish(end_tick());
   emit(batches);
+  return true;
+}
+
+void Decoder::next_settled(Batches& batches) {
+  SpoolBlock block;
+  while (blocks_.next_whole(block)) {
+    if (!block.is_promise()) {
+      reader_.read(block);
+    } else if (block.header.base_tick > promised_) {
+      promised_ = block.header.base_tick;
+      settle();
+      if (rows_.size() >= kBatchRows) emit(batches);
+    }
+  }
+  emit(batches);
+}
+
+bool Decoder::grow(uint64_t definitions_size, uint64_t events_size) {
+  // Without a head there are no times; ids that were given to inline definitions may be given again.
+  if (header().magic == 0 || reader_.has_inline_definitions()) return false;
+  read_more_definitions(definitions_, definitions_file_.get(), definitions_size);
+  blocks_.grow(events_size);
+  Steps steps(definitions_.steps);
+  // Steps that are counted by hand from now on make those of the optimizer that were there no steps.
+  const auto &before = steps_.all(), &now = steps.all();
+  if (now.size() < before.size() || !std::equal(before.begin(), before.end(), now.begin())) return false;
+  steps_.replace(now);
   return true;
 }
 

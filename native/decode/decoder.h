@@ -48,7 +48,11 @@ class Decoder {
   void restrict_to(std::vector<Window> windows, std::vector<Steps::Step> steps);
   // The next rows of ops, allocs, marks, flows and counters; false at the end of the file.
   bool next(Batches& batches);
-  // The tables that are known only at the end. After next() returned false.
+  // Instead of next(), of a spool that still grows: the rows that are settled, and not those of calls that are open.
+  void next_settled(Batches& batches);
+  // The spool has these sizes now. False if what was decoded is no longer right: then it is to be decoded anew.
+  bool grow(uint64_t definitions_size, uint64_t events_size);
+  // The tables that are known only at the end: after next() returned false. Of a spool that grows, as they are so far.
   void finish(Batches& batches);
   std::unique_ptr<Batch> inputs() const;
 
@@ -64,6 +68,7 @@ class Decoder {
   void settle();
   void emit(Batches& batches);
 
+  Descriptor definitions_file_;
   Definitions definitions_;
   SpoolBlocks blocks_;
   SpoolClock clock_;

@@ -44,6 +44,7 @@ class EventReader {
   void finish(uint64_t end_tick);
   // The latest event of all.
   uint64_t last_tick() const { return last_tick_; }
+  bool has_inline_definitions() const { return inline_definitions_.any(); }
 
  private:
   struct Thread {

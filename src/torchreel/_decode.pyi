@@ -52,8 +52,14 @@ class Spool:
     def next(self) -> dict[str, Batch] | None:
         """The next rows of ops, allocs, marks, flows and counters."""
 
+    def next_settled(self) -> list[tuple[str, Batch]]:
+        """Instead of next(), of a spool that still grows: the rows that are settled, without calls that are open."""
+
+    def grow(self, definitions_size: int, events_size: int) -> bool:
+        """The files have these sizes now. False if the spool is to be decoded anew."""
+
     def finish(self) -> dict[str, Batch]:
-        """The tables that are known at the end."""
+        """The tables that are known at the end, or so far."""
 
     def inputs(self) -> Batch: ...
     @property

@@ -9,12 +9,13 @@ import pytest
 
 import torchreel
 from tests.synthetic import START, Process, call, write_reel
-from torchreel.web.lanes import Labels, Lane, read_lanes
+from torchreel.web.lane_set import LaneSet
+from torchreel.web.lanes import Labels, Lane
 
 
 def lanes_of(reel: torchreel.Reel) -> tuple[list[Lane], Labels]:
-    labels = Labels()
-    return [lane for part in reel.parts for lane in read_lanes(part, START, labels)], labels
+    lanes = LaneSet(START)
+    return lanes.lanes_of(reel), lanes.labels
 
 
 def random_lane(tmp_path: Path, random: np.random.Generator, calls: int) -> Lane:

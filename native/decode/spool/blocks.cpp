@@ -37,4 +37,12 @@ bool SpoolBlocks::next(SpoolBlock& block) {
   return true;
 }
 
+bool SpoolBlocks::next_whole(SpoolBlock& block) {
+  BlockHeader header;
+  if (offset_ + sizeof header > size_ || !events_.read(&header, sizeof header, offset_)) return false;
+  bool promise = header.thread == kNoThread;
+  if (header.magic == kBlockMagic && !promise && header.words > (size_ - offset_ - sizeof header) / 8) return false;
+  return next(block);
+}
+
 }  // namespace torchreel

@@ -32,6 +32,10 @@ class SpoolBlocks {
 
   // False at the end. Throws SpoolError where no block begins.
   bool next(SpoolBlock& block);
+  // The same, of a file that grows: a block of which only a part is there is left for later.
+  bool next_whole(SpoolBlock& block);
+  // There is more now: the next blocks are those up to this size.
+  void grow(uint64_t size) { size_ = size; }
   // All zeros if the process was killed before it first wrote one.
   const layout::EventsHeader& header() const { return header_; }
 

@@ -125,37 +125,53 @@ void read_record(Definitions& all, uint32_t type, Reader in) {
   }
 }
 
-}  // namespace
-
-Definitions read_definitions(int file, uint64_t size) {
-  std::string bytes(size, '\0');
+std::string read_bytes(int file, uint64_t begin, uint64_t end) {
+  std::string bytes(end > begin ? end - begin : 0, '\0');
   size_t read = 0;
   while (read < bytes.size()) {
-    ssize_t count = pread(file, bytes.data() + read, bytes.size() - read, static_cast<off_t>(read));
+    ssize_t count = pread(file, bytes.data() + read, bytes.size() - read, static_cast<off_t>(begin + read));
     if (count <= 0) break;
     read += static_cast<size_t>(count);
   }
   bytes.resize(read);
+  return bytes;
+}
+
+// Returns how many bytes the whole records took.
+size_t read_records(Definitions& all, const char* data, size_t size) {
+  size_t at = 0;
+  while (at + 8 <= size) {
+    uint32_t record[2];
+    memcpy(record, data + at, sizeof record);
+    size_t padded = (size_t{record[1]} + 7) / 8 * 8;
+    if (at + 8 + padded > size) break;
+    if (record[0] == kProcess) {
+      all.process.assign(data + at + 8, record[1]);
+    } else {
+      read_record(all, record[0], Reader(data + at + 8, record[1]));
+    }
+    at += 8 + padded;
+  }
+  return at;
+}
+
+}  // namespace
+
+Definitions read_definitions(int file, uint64_t size) {
+  std::string bytes = read_bytes(file, 0, size);
   uint64_t head[2];
   if (bytes.size() < sizeof head) throw SpoolError("its definitions end within their head");
   memcpy(head, bytes.data(), sizeof head);
   if (head[0] != kDefinitionsMagic) throw SpoolError("its definitions are not torchreel's");
   if (head[1] != kVersion) throw SpoolError("its layout has version " + std::to_string(head[1]));
   Definitions all;
-  size_t at = sizeof head;
-  while (at + 8 <= bytes.size()) {
-    uint32_t record[2];
-    memcpy(record, bytes.data() + at, sizeof record);
-    size_t padded = (size_t{record[1]} + 7) / 8 * 8;
-    if (at + 8 + padded > bytes.size()) break;
-    if (record[0] == kProcess) {
-      all.process.assign(bytes.data() + at + 8, record[1]);
-    } else {
-      read_record(all, record[0], Reader(bytes.data() + at + 8, record[1]));
-    }
-    at += 8 + padded;
-  }
+  all.bytes_read = sizeof head + read_records(all, bytes.data() + sizeof head, bytes.size() - sizeof head);
   return all;
+}
+
+void read_more_definitions(Definitions& all, int file, uint64_t size) {
+  std::string bytes = read_bytes(file, all.bytes_read, size);
+  all.bytes_read += read_records(all, bytes.data(), bytes.size());
 }
 
 }  // namespace torchreel

@@ -63,10 +63,13 @@ struct Definitions {
   std::vector<Step> steps;
   std::vector<std::string> counters;
   std::vector<OldBlock> old_blocks;
+  uint64_t bytes_read = 0;  // up to the end of the last whole record
 };
 
-// A file that ends within a record is read up to there: its writer was killed. Throws SpoolError.
-// Of the first `size` bytes of a file.
+// Of the first `size` bytes of a file. One that ends within a record is read up to there: its writer was killed, or is
+// still at it. Throws SpoolError.
 Definitions read_definitions(int file, uint64_t size);
+// The records that came since the last one that was read.
+void read_more_definitions(Definitions& all, int file, uint64_t size);
 
 }  // namespace torchreel

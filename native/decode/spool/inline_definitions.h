@@ -19,6 +19,8 @@ class InlineDefinitions {
 
   uint32_t name(const std::string& name, uint32_t kind);
   uint32_t inputs(std::vector<uint64_t> words);
+  // Whether it gave an id, which a later record of the definitions may have, too.
+  bool any() const { return !names_.empty() || !inputs_.empty(); }
 
  private:
   Definitions& definitions_;

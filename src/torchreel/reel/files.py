@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,6 +42,23 @@ def read_table(path: Path, definition: TableDefinition, wanted: Sequence[str]) -
         except Exception as error:
             raise damaged(path, error) from None
     return table
+
+
+def read_row_groups(path: Path, definition: TableDefinition, wanted: Sequence[str]) -> Iterator[pa.Table]:
+    """The same, a row group at a time."""
+    with open_parquet(path) as parquet:
+        try:
+            schema = parquet.schema_arrow
+            _check_types(path, definition, schema)
+            present = [name for name in wanted if name in schema.names]
+            for group in range(parquet.num_row_groups):
+                table = conform(definition, parquet.read_row_group(group, columns=present)).select(wanted)
+                table.validate(full=True)
+                yield table
+        except CorruptReelError:
+            raise
+        except Exception as error:
+            raise damaged(path, error) from None
 
 
 def is_unicode(path: Path) -> bool:

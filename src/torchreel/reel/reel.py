@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from torchreel.errors import NotAReelError, OptionError, ReelError
 from torchreel.reel import spool
-from torchreel.reel.files import is_unicode, open_parquet, read_table
+from torchreel.reel.files import is_unicode, open_parquet, read_row_groups, read_table
 from torchreel.reel.joining import CLAIM, read_claim
 from torchreel.reel.meta import Meta, read_meta
 from torchreel.reel.stable_path import StablePath
@@ -87,6 +87,14 @@ class Process:
             return definition.schema.empty_table().select(wanted)
         return read_table(path, definition, wanted)
 
+    def batches(self, definition: TableDefinition, columns: list[str]) -> Iterator[pa.Table]:
+        """Some columns of the table, part by part: of a large one, only a part is in memory at a time."""
+        path = self.file(definition.name)
+        if path is None:
+            yield self.table(definition, columns)
+        else:
+            yield from read_row_groups(path, definition, columns)
+
     def problem(self, tables: Iterable[str] = TABLES) -> ReelError | None:
         """Read tables wholly, as Arrow and as DuckDB do; returns what is wrong with the first that cannot be read."""
         from torchreel.reel.query import scan
@@ -108,7 +116,7 @@ class Reel:
     def __init__(self, path: str | os.PathLike[str], *, skip_damaged: bool = False) -> None:
         self._stable_path = StablePath(Path(path))
         self.meta: Meta = read_meta(self.path)
-        found = {entry: names for entry in self.path.iterdir() if _holds_process(names := _names_in(entry))}
+        found = process_directories(self.path)
         root = self.meta.get("root")
         directories = sorted(found, key=lambda entry: (entry.name != root, entry))
         keep_open = sum(spool.DIRECTORY in names for names in found.values()) <= _KEPT_OPEN
@@ -117,6 +125,20 @@ class Reel:
         self.left_out: tuple[str, ...] = ()
         if skip_damaged:
             self._leave_out_damaged()
+        self._begin_to_read()
+
+    @classmethod
+    def of_parts(cls, path: Path, meta: Meta, parts: Sequence[Process]) -> Reel:
+        """A reel of parts that are open already."""
+        reel = cls.__new__(cls)
+        reel._stable_path = StablePath(path)
+        reel.meta = meta
+        reel.parts = list(parts)
+        reel.left_out = ()
+        reel._begin_to_read()
+        return reel
+
+    def _begin_to_read(self) -> None:
         self._tables: dict[str, pa.Table] = {}
         self.database: Database | None = None  # made by the first statement of SQL
 
@@ -187,6 +209,11 @@ class Reel:
     def __repr__(self) -> str:
         count = len(self.parts)
         return f"<Reel {str(self.path)!r}: {count} process{'es' if count != 1 else ''}>"
+
+
+def process_directories(path: Path) -> dict[Path, frozenset[str]]:
+    """The directories of a reel's processes, and the names of what lies in each."""
+    return {entry: names for entry in path.iterdir() if _holds_process(names := _names_in(entry))}
 
 
 def _names_in(entry: Path) -> frozenset[str]:

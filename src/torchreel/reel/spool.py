@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,7 +45,7 @@ class Extent:
     def __init__(self, process: Path, keep: bool = True) -> None:
         self._process = process
         self._head = b""
-        self._sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
         self._files: dict[str, int] = {}
         weakref.finalize(self, _close_all, self._files)
         # The head first, then the events, then the definitions: what events name was defined before they were written.
@@ -55,7 +56,7 @@ class Extent:
                 continue  # reading says so, if it comes to that
             if name == "events":
                 self._head = os.pread(file, _HEAD, 0)
-            self._sizes[name] = os.fstat(file).st_size
+            self.sizes[name] = os.fstat(file).st_size
         if not keep:
             _close_all(self._files)
 
@@ -68,16 +69,75 @@ class Extent:
         try:
             for name in ("definitions", "events"):
                 if name not in files:
-                    raise _missing(self._process, name, name in self._sizes)
+                    raise _missing(self._process, name, name in self.sizes)
             return _decode.Spool(
                 definitions=files["definitions"],
                 events=files["events"],
-                definitions_size=self._sizes["definitions"],
-                events_size=self._sizes["events"],
+                definitions_size=self.sizes["definitions"],
+                events_size=self.sizes["events"],
                 head=self._head,
             )
         except _decode.SpoolError as error:
             raise _unreadable(self._process, error) from None
+
+
+class GrowingSpool:
+    """A spool that is read on while it grows: what was decoded stays decoded. Calls that are open are not there yet."""
+
+    def __init__(self, process: Path) -> None:
+        self._process = process
+        self._lock = threading.Lock()
+        self._begin(Extent(process))
+
+    def _begin(self, extent: Extent) -> None:
+        self._extent = extent
+        self._decoder = extent.decoder()
+        self._rows: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
+        self._read()
+
+    def _read(self) -> None:
+        from torchreel import _decode
+
+        try:
+            for name, columns in self._decoder.next_settled():
+                self._rows[name].append(conform(TABLES[name], pa.record_batch(columns)))
+        except _decode.SpoolError as error:
+            raise _unreadable(self._process, error) from None
+
+    def advance(self) -> bool:
+        """Read what is new; false if nothing is."""
+        from torchreel import _decode
+
+        now = Extent(self._process, keep=False)
+        with self._lock:
+            if now.sizes == self._extent.sizes or now.sizes.keys() != self._extent.sizes.keys():
+                return False
+            try:
+                grown = self._decoder.grow(now.sizes["definitions"], now.sizes["events"])
+            except _decode.SpoolError as error:
+                raise _unreadable(self._process, error) from None
+            if grown:
+                self._extent.sizes.update(now.sizes)
+                self._read()
+            else:
+                self._begin(Extent(self._process))
+            return True
+
+    def batches(self, name: str) -> list[pa.Table]:
+        """The rows of a table that were decoded so far, in the parts in which they came."""
+        return [table for table in self._rows[name] if table.num_rows]
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All tables as they are now."""
+        with self._lock:
+            found = {name: list(parts) for name, parts in self._rows.items()}
+            for name, columns in self._decoder.finish().items():
+                found[name].append(conform(TABLES[name], pa.record_batch(columns)))
+            found[PROCESSES.name].append(_process_table(self._decoder, self._process.name, complete=False))
+        return {
+            name: pa.concat_tables(parts) if parts else TABLES[name].schema.empty_table()
+            for name, parts in found.items()
+        }
 
 
 def _close_all(files: dict[str, int]) -> None:

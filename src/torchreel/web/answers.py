@@ -12,9 +12,9 @@ from torchreel.reel import Reel
 from torchreel.reel.plain import plain
 from torchreel.web import sql
 from torchreel.web.query import Query
-from torchreel.web.questions.about import about
+from torchreel.web.questions.about import about, lanes
 from torchreel.web.questions.averages import averages
-from torchreel.web.questions.calls import area, call, search
+from torchreel.web.questions.calls import area, call, kernel, neighbour, search
 from torchreel.web.questions.diff import diff
 from torchreel.web.questions.flame import flame
 from torchreel.web.questions.memory import memory
@@ -22,13 +22,15 @@ from torchreel.web.questions.overview import overview
 from torchreel.web.questions.source import lines, source
 from torchreel.web.questions.tape import tape
 from torchreel.web.tiles import LEVELS, WIDTH, tile
-from torchreel.web.viewed_reel import ViewedReel
+from torchreel.web.viewed_reel import ViewedReel, Viewing
 
 _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "about": about,
+    "lanes": lanes,
     "overview": overview,
     "averages": averages,
     "area": area,
+    "neighbour": neighbour,
     "lines": lines,
     "source": source,
     "search": search,
@@ -44,7 +46,7 @@ class Answers:
     """Of one reel, and of a second one to compare it with."""
 
     def __init__(self, reel: Reel, other: Reel | None = None) -> None:
-        self._viewed = ViewedReel(reel, other)
+        self._viewing = Viewing(reel, other)
 
     def answer(self, method: str, path: str, values: dict[str, str], body: bytes) -> Any:
         """What a request asks for: plain values, or bytes. Raises KeyError for a path that is none."""
@@ -56,7 +58,16 @@ class Answers:
             return self._tile(int(match[1]), int(match[2]))
         if match := re.fullmatch(r"op/(\d{1,9})/(\d{1,18})", path):
             return call(self._viewed, int(match[1]), int(match[2]))
+        if match := re.fullmatch(r"kernel/(\d{1,9})/(\d{1,18})", path):
+            return kernel(self._viewed, int(match[1]), int(match[2]))
+        if path == "revision":
+            query = Query(values)
+            return self._viewing.revision(query.number("since", 0, 1 << 62, 0) if "since" in query else None)
         return _QUESTIONS[path](self._viewed, Query(values))
+
+    @property
+    def _viewed(self) -> ViewedReel:
+        return self._viewing.now()
 
     @staticmethod
     def encoded(value: Any) -> bytes:
@@ -64,9 +75,10 @@ class Answers:
 
     def _tile(self, level: int, index: int) -> bytes:
         """See torchreel.web.tiles."""
-        if level >= LEVELS or index * (WIDTH << level) > max(self._viewed.end, 1):
-            raise OptionError(f"There is no tile {index} of level {level}: the reel is {self._viewed.end} ns long.")
-        return tile(list(enumerate(self._viewed.lanes)), self._viewed.curve, level, index)
+        viewed = self._viewed
+        if level >= LEVELS or index * (WIDTH << level) > max(viewed.end, 1):
+            raise OptionError(f"There is no tile {index} of level {level}: the reel is {viewed.end} ns long.")
+        return tile(list(enumerate(viewed.lanes)), viewed.curve, level, index)
 
     def _sql(self, body: bytes) -> Any:
         """Run a statement of the user's."""
@@ -78,6 +90,7 @@ class Answers:
         if not isinstance(statement, str) or len(statement) > _LONGEST_STATEMENT:
             raise OptionError(f"A statement is a text of at most {_LONGEST_STATEMENT:,} characters.")
         ends = {name: str(given[name]) for name in ("begin", "end") if given.get(name) is not None}
-        begin, end = self._viewed.range(Query(ends))
-        found = sql.run(self._viewed.reel, statement, {"begin": begin, "end": end})
+        viewed = self._viewed
+        begin, end = viewed.range(Query(ends))
+        found = sql.run(viewed.reel, statement, {"begin": begin, "end": end})
         return {"columns": found.columns, "rows": found.rows, "cut": found.cut}

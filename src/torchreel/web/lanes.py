@@ -15,12 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from torchreel.reel.tables import OPS
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from torchreel.reel.reel import Process
 
     Ints = NDArray[np.int64]
 
@@ -130,54 +126,218 @@ class Lane:
             best[wide] = np.where(self.durations(inner) > most[wide], inner, best[wide])
         return best
 
-    def at_time(self, moment: int) -> int | None:
-        """Which call is open at a moment."""
-        at = int(self.starts.searchsorted(moment, "right")) - 1
-        return at if at >= 0 and self.starts[at] + self.durations(at) > moment else None
+    def beginning(self, moment: int) -> int:
+        """Which call is the last that began at a moment or before."""
+        return int(self.starts.searchsorted(moment, "right")) - 1
 
 
-def read_lanes(part: Process, origin: int, labels: Labels) -> list[Lane]:
-    """The lanes of one process, by thread and depth."""
-    table = part.table(OPS, ["id", "thread", "name", "kind", "start_ns", "dur_ns", "depth", "async"])
-    if not table.num_rows:
-        return []
-    table = table.unify_dictionaries()
-    label = _label_numbers(table, labels)
-    starts, durations = (_numbers(table, name) for name in ("start_ns", "dur_ns"))
-    starts = starts - origin
-    threads, depths, ids = (_numbers(table, name) for name in ("thread", "depth", "id"))
-    if ids.max() < np.iinfo(np.int32).max:
-        ids = ids.astype(np.int32)
-    asynchronous = np.asarray(table["async"].fill_null(False).to_numpy(zero_copy_only=False), bool)
-    if asynchronous.any():
-        depths = _with_async_lanes(threads, depths, starts, durations, asynchronous)
-    order = np.lexsort((starts, depths, threads))
-    changes = np.flatnonzero((np.diff(threads[order]) != 0) | (np.diff(depths[order]) != 0)) + 1
-    lanes = []
-    for rows in np.split(order, changes):
-        first = rows[0]
-        place = (part.index, int(threads[first]), int(depths[first]))
-        lanes.append(_lane(*place, starts[rows], durations[rows], ids[rows], label[rows]))
-    return lanes
+class LaneBuilder:
+    """The lanes of one process, from rows of `ops` as they come; a row costs the same, however many came before."""
+
+    def __init__(self, process: int, origin: int, labels: Labels) -> None:
+        self._process = process
+        self._origin = origin
+        self._labels = labels
+        self._calls: dict[tuple[int, int], _Calls] = {}
+        self._asynchronous = _Rows.none()
+
+    def add(self, table: pa.Table) -> int | None:
+        """More rows: columns COLUMNS of `ops`. Gives when the earliest of them began."""
+        if not table.num_rows:
+            return None
+        rows = _Rows.of(table, self._origin, self._labels)
+        earliest = int(rows.starts.min())
+        asynchronous = np.asarray(table["async"].fill_null(False).to_numpy(zero_copy_only=False), bool)
+        if asynchronous.any():
+            self._asynchronous = self._asynchronous.with_(rows.take(asynchronous))
+            rows = rows.take(~asynchronous)
+        self._sort_in(rows)
+        return earliest
+
+    def _sort_in(self, rows: _Rows) -> None:
+        if not len(rows):
+            return
+        # By lane, and within it as they come.
+        first, deepest = int(rows.threads.min()), int(rows.depths.max()) + 1
+        which = (rows.threads - first) * deepest + rows.depths
+        if which.max() < 1 << 16:
+            which = which.astype(np.uint16)  # such numbers are sorted by counting
+        order = np.argsort(which, kind="stable")
+        lanes, begins = np.unique(which[order], return_index=True) if which.itemsize > 2 else _counted(which)
+        for lane, begin, end in zip(lanes.tolist(), begins, [*begins[1:], len(order)], strict=True):
+            self._add_to((first + lane // deepest, lane % deepest), rows.take(order[begin:end]))
+
+    def _add_to(self, key: tuple[int, int], rows: _Rows) -> None:
+        calls = self._calls.get(key)
+        if calls is None or not calls.are_before(rows):  # such as come from other tools may be in any order
+            rows = (rows if calls is None else calls.rows().with_(rows)).sorted()
+            calls = self._calls[key] = _Calls()
+        calls.add(rows)
+
+    def lanes(self) -> dict[tuple[int, int], Lane]:
+        """By thread and depth. Lanes that were given before stay as they are."""
+        found = {key: calls.lane(self._process, *key) for key, calls in self._calls.items()}
+        if len(self._asynchronous):
+            rows = self._asynchronous.sorted()
+            depths = _first_free(rows)
+            for thread, depth in sorted(set(zip(rows.threads.tolist(), depths.tolist(), strict=True))):
+                calls = _Calls()
+                calls.add(rows.take((rows.threads == thread) & (depths == depth)))
+                found[thread, depth] = calls.lane(self._process, thread, depth)
+        return found
 
 
-def _lane(
-    process: int, thread: int, depth: int, starts: Ints, durations: Ints, ids: Any, labels: NDArray[np.uint16]
-) -> Lane:
-    padded = np.pad(durations, (0, -len(durations) % _BLOCK)).reshape(-1, _BLOCK)
-    longest = (padded.argmax(1) + _BLOCK * np.arange(len(padded))).astype(np.int32)
-    most = np.minimum(padded.max(1), (1 << (63 - _INDEX_BITS)) - 1)
-    return Lane(
-        process=process,
-        thread=thread,
-        depth=depth,
-        starts=starts,
-        sums=np.concatenate([[0], np.cumsum(durations)]),
-        ids=ids,
-        labels=labels,
-        keys=np.append(most << _INDEX_BITS | np.arange(len(padded)), 0),
-        longest=longest,
-    )
+def _counted(which: NDArray[np.uint16]) -> tuple[Ints, Ints]:
+    """The numbers that are there, and where each begins once they are sorted."""
+    counts = np.bincount(which)
+    lanes = np.flatnonzero(counts)
+    return lanes, np.append(0, np.cumsum(counts[lanes]))[:-1]
+
+
+COLUMNS = ["id", "thread", "name", "kind", "start_ns", "dur_ns", "depth", "async"]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Calls in any order."""
+
+    threads: Ints
+    depths: Ints
+    starts: Ints
+    durations: Ints
+    ids: Ints
+    labels: NDArray[np.uint16]
+
+    @staticmethod
+    def none() -> _Rows:
+        empty = np.empty(0, np.int64)
+        return _Rows(empty, empty, empty, empty, empty, np.empty(0, np.uint16))
+
+    @staticmethod
+    def of(table: pa.Table, origin: int, labels: Labels) -> _Rows:
+        threads, depths, starts, durations, ids = (
+            _numbers(table, name) for name in ("thread", "depth", "start_ns", "dur_ns", "id")
+        )
+        return _Rows(
+            threads,
+            np.clip(depths, 0, _FIRST_ASYNC - 1),
+            starts - origin,
+            np.maximum(durations, 0),
+            ids,
+            _label_numbers(table, labels),
+        )
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def _columns(self) -> tuple[Any, ...]:
+        return (self.threads, self.depths, self.starts, self.durations, self.ids, self.labels)
+
+    def take(self, which: Any) -> _Rows:
+        return _Rows(*(column[which] for column in self._columns()))
+
+    def with_(self, more: _Rows) -> _Rows:
+        pairs = zip(self._columns(), more._columns(), strict=True)
+        return _Rows(*(np.concatenate(pair) for pair in pairs))
+
+    def sorted(self) -> _Rows:
+        return self.take(np.argsort(self.starts, kind="stable"))
+
+
+class _Growing:
+    """An array to which values are added; what was given of it before stays valid."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kept: NDArray[Any] = np.empty(64, kind)
+        self._length = 0
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self._kept[: self._length]
+
+    def add(self, values: Any, at: int | None = None) -> None:
+        """At the end, or instead of all from a place on: then the old values stay with whoever has them."""
+        begin = self._length if at is None else at
+        end = begin + len(values)
+        if end > len(self._kept) or begin < self._length:
+            size = len(self._kept) if end <= len(self._kept) else max(end, len(self._kept) * 5 // 4)
+            larger = np.empty(size, self._kept.dtype)
+            larger[:begin] = self._kept[:begin]
+            self._kept = larger
+        self._kept[begin:end] = values
+        self._length = end
+
+
+class _Calls:
+    """The calls of one lane so far."""
+
+    def __init__(self) -> None:
+        self._starts = _Growing(np.int64)
+        self._sums = _Growing(np.int64)
+        self._sums.add([0])
+        self._ids = _Growing(np.int32)
+        self._labels = _Growing(np.uint16)
+        self._most = _Growing(np.int64)
+        self._longest = _Growing(np.int32)
+
+    def are_before(self, rows: _Rows) -> bool:
+        """Whether rows, in their order, follow all that is here."""
+        return bool(rows.starts[0] >= self._starts.values[-1]) and not (np.diff(rows.starts) < 0).any()
+
+    def rows(self) -> _Rows:
+        of_one_lane = np.zeros(len(self._starts.values), np.int64)
+        durations = np.diff(self._sums.values)
+        ids, labels = self._ids.values, self._labels.values
+        return _Rows(of_one_lane, of_one_lane, self._starts.values, durations, ids, labels)
+
+    def add(self, rows: _Rows) -> None:
+        """Rows in the order of their starts, after all that is here."""
+        first = len(self._starts.values) // _BLOCK  # the block that is not full
+        self._starts.add(rows.starts)
+        self._sums.add(self._sums.values[-1] + np.cumsum(rows.durations))
+        if self._ids.values.dtype == np.int32 and rows.ids.max() > np.iinfo(np.int32).max:
+            wide = _Growing(np.int64)
+            wide.add(self._ids.values)
+            self._ids = wide
+        self._ids.add(rows.ids)
+        self._labels.add(rows.labels)
+        self._add_blocks(first)
+
+    def _add_blocks(self, first: int) -> None:
+        sums = self._sums.values
+        durations = np.diff(sums[first * _BLOCK :])
+        padded = np.pad(durations, (0, -len(durations) % _BLOCK)).reshape(-1, _BLOCK)
+        numbers = first + np.arange(len(padded))
+        most = np.minimum(padded.max(1), (1 << (63 - _INDEX_BITS)) - 1)
+        self._longest.add((padded.argmax(1) + _BLOCK * numbers).astype(np.int32), at=first)
+        # One more than there are blocks: for the end.
+        self._most.add(np.append(most << _INDEX_BITS | numbers, 0), at=first)
+
+    def lane(self, process: int, thread: int, depth: int) -> Lane:
+        return Lane(
+            process=process,
+            thread=thread,
+            depth=depth,
+            starts=self._starts.values,
+            sums=self._sums.values,
+            ids=self._ids.values,
+            labels=self._labels.values,
+            keys=self._most.values,
+            longest=self._longest.values,
+        )
+
+
+def _first_free(rows: _Rows) -> Ints:
+    """Depths in which each asynchronous call, in the order of their starts, has the first lane that is free."""
+    depths = np.empty(len(rows), np.int64)
+    ends: dict[int, list[int]] = {}
+    calls = zip(rows.threads.tolist(), rows.starts.tolist(), rows.durations.tolist(), strict=True)
+    for row, (thread, begin, duration) in enumerate(calls):
+        lanes = ends.setdefault(thread, [])
+        number = next((n for n, free in enumerate(lanes) if free <= begin), len(lanes))
+        lanes[number : number + 1] = [begin + duration]
+        depths[row] = _FIRST_ASYNC + number
+    return depths
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:
@@ -202,19 +362,3 @@ def _dictionary(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
         column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     texts = ["" if text is None else str(text) for text in column.dictionary.to_pylist()]
     return np.asarray(column.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False), np.int64), [*texts, ""]
-
-
-def _with_async_lanes(
-    threads: Ints, depths: Ints, starts: Ints, durations: Ints, asynchronous: NDArray[np.bool_]
-) -> Ints:
-    """Depths in which each asynchronous call has the first lane that is free when it begins."""
-    depths = depths.copy()
-    rows = np.flatnonzero(asynchronous)
-    ends: dict[int, list[int]] = {}
-    for row in rows[np.argsort(starts[rows], kind="stable")]:
-        lanes = ends.setdefault(int(threads[row]), [])
-        begin, end = int(starts[row]), int(starts[row] + durations[row])
-        number = next((n for n, free in enumerate(lanes) if free <= begin), len(lanes))
-        lanes[number : number + 1] = [end]
-        depths[row] = _FIRST_ASYNC + number
-    return depths

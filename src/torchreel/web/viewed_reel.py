@@ -1,9 +1,13 @@
-"""A reel that is viewed: its extent in time, its lanes and its memory over time, read once, in the background."""
+"""A reel that is viewed: its extent in time, its lanes and its memory over time, each read when first asked for.
+
+A reel that is still being recorded grows: `Viewing` gives another ViewedReel each time, at the cost of what is new.
+"""
 
 from __future__ import annotations
 
 import functools
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -11,48 +15,35 @@ import numpy as np
 from torchreel.analyze.connection import opened
 from torchreel.analyze.memory import DeviceMemory, device_memories
 from torchreel.reel import Reel
-from torchreel.web.lanes import Labels, Lane, read_lanes
+from torchreel.reel.growing import GrowingReel
+from torchreel.web.lane_set import LaneSet
+from torchreel.web.lanes import Labels, Lane
 from torchreel.web.query import Query
 from torchreel.web.tiles import Curve
 
+_LOOK_EVERY_S = 0.5
+
 
 class ViewedReel:
-    """Times that it gives and takes are nanoseconds since the reel's beginning."""
+    """A reel as it was at one moment. Times that it gives and takes are nanoseconds since its beginning."""
 
-    def __init__(self, reel: Reel, other: Reel | None = None) -> None:
+    def __init__(self, reel: Reel, lanes: LaneSet, origin: int, end: int, other: Reel | None = None) -> None:
         self.reel = reel
         self.other = other
         """A second reel to compare it with."""
-        self._lock = threading.Lock()
-        self._lanes: list[Lane] | None = None
-        self.labels = Labels()
+        self.origin = origin
+        """When it began, as time since the epoch."""
+        self.end = end
+        self._lane_set = lanes
 
     @functools.cached_property
-    def extent(self) -> tuple[int, int]:
-        """When the reel begins, as time since the epoch, and how long it is."""
-        with opened(self.reel, ("processes", "ops", "allocs")) as connection:
-            begin, end = connection.sql(
-                "SELECT min(b), max(e) FROM (SELECT min(start_ns) AS b, max(end_ns) AS e FROM processes"
-                " UNION ALL SELECT min(start_ns), max(start_ns + dur_ns) FROM ops"
-                " UNION ALL SELECT min(time_ns), max(time_ns) FROM allocs)"
-            ).fetchall()[0]
-        return (0, 1) if begin is None else (int(begin), max(int(end) - int(begin), 1))
-
-    @property
-    def origin(self) -> int:
-        return self.extent[0]
-
-    @property
-    def end(self) -> int:
-        return self.extent[1]
-
-    @property
     def lanes(self) -> list[Lane]:
-        """By process, thread and depth; read when they are first asked for."""
-        with self._lock:
-            if self._lanes is None:
-                self._lanes = [lane for part in self.reel.parts for lane in read_lanes(part, self.origin, self.labels)]
-            return self._lanes
+        """By number; those of a reel that grows keep theirs."""
+        return self._lane_set.lanes_of(self.reel)
+
+    @property
+    def labels(self) -> Labels:
+        return self._lane_set.labels
 
     @functools.cached_property
     def curve(self) -> Curve | None:
@@ -71,6 +62,11 @@ class ViewedReel:
             ).fetchnumpy()
         return Curve(np.asarray(found["time_ns"], np.int64) - self.origin, np.asarray(found["total"], np.int64))
 
+    @functools.cached_property
+    def devices(self) -> list[DeviceMemory]:
+        """The history of each device's memory."""
+        return list(device_memories(self.reel))
+
     def range(self, query: Query) -> tuple[int, int]:
         """The range of time that a query gives, or the whole run, as times since the epoch."""
         begin = query.number("begin", 0, self.end, 0)
@@ -83,14 +79,61 @@ class ViewedReel:
     def has_rows(self, table: str) -> bool:
         return bool(self.reel.table(table, ["id"]).num_rows)
 
-    @functools.cached_property
-    def devices(self) -> list[DeviceMemory]:
-        """The history of each device's memory."""
-        return list(device_memories(self.reel))
-
     def threads(self) -> list[dict[str, Any]]:
-        """The threads that have lanes: their names, and those of their processes."""
+        """The threads that have lanes: their names, and those of their processes. Streams of devices come with them."""
         rows: list[dict[str, Any]] = self.reel.table("threads").to_pylist()
-        return [
-            {"process": row["process"], "id": row["id"], "os_id": row["os_id"], "name": row["name"]} for row in rows
+        named = [
+            {"process": row["process"], "id": row["id"], "os_id": row["os_id"], "name": row["name"], "stream": False}
+            for row in rows
         ]
+        return [*named, *self._lane_set.streams()]
+
+
+class Viewing:
+    """What the server shows: a reel, as it is now."""
+
+    def __init__(self, reel: Reel, other: Reel | None = None) -> None:
+        self._growing = GrowingReel(reel)
+        self._other = other
+        self._lock = threading.Lock()
+        self._looked = 0.0
+        self._earliest: list[int] = []  # for each revision but the first, when what was new began
+        origin, end = _extent(reel)
+        self._lane_set = LaneSet(origin)
+        self._now = ViewedReel(reel, self._lane_set, origin, end, other)
+
+    def now(self) -> ViewedReel:
+        return self._now
+
+    def revision(self, since: int | None) -> dict[str, Any]:
+        """Look whether the reel has grown: its revision, and when the earliest began that is new since another one."""
+        with self._lock:
+            if time.monotonic() - self._looked >= _LOOK_EVERY_S:
+                if self._growing.refresh():
+                    self._renew()
+                self._looked = time.monotonic()
+            new = self._earliest[since:] if since is not None else []
+            return {
+                "revision": len(self._earliest),
+                "recording": self._growing.is_growing,
+                "end": self._now.end,
+                "changed_from": min(new, default=None),
+            }
+
+    def _renew(self) -> None:
+        before, reel = self._now, self._growing.reel
+        ends = [row["end_ns"] - before.origin for row in reel.process_rows() if row["end_ns"] is not None]
+        self._now = ViewedReel(reel, self._lane_set, before.origin, max([before.end, *ends]), self._other)
+        self._earliest.append(self._lane_set.renew(reel))
+
+
+def _extent(reel: Reel) -> tuple[int, int]:
+    """When the reel begins, as time since the epoch, and how long it is."""
+    with opened(reel, ("processes", "ops", "allocs", "kernels")) as connection:
+        begin, end = connection.sql(
+            "SELECT min(b), max(e) FROM (SELECT min(start_ns) AS b, max(end_ns) AS e FROM processes"
+            " UNION ALL SELECT min(start_ns), max(start_ns + dur_ns) FROM ops"
+            " UNION ALL SELECT min(start_ns), max(start_ns + dur_ns) FROM kernels"
+            " UNION ALL SELECT min(time_ns), max(time_ns) FROM allocs)"
+        ).fetchall()[0]
+    return (0, 1) if begin is None else (int(begin), max(int(end) - int(begin), 1))

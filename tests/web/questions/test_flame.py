@@ -9,7 +9,7 @@ import pytest
 
 import torchreel
 from tests.synthetic import START, Call, Process, call, write_reel
-from torchreel.web.lanes import Labels, read_lanes
+from torchreel.web.lane_set import LaneSet
 from torchreel.web.questions.flame import flame_of
 
 Path_ = tuple[str, ...]
@@ -37,10 +37,10 @@ def walked(calls: list[Call], above: Path_ = ()) -> dict[Path_, tuple[int, int]]
 
 
 def by_path(reel: torchreel.Reel, begin: int = 0, end: int = 1 << 60) -> dict[Path_, tuple[int, int]]:
-    labels = Labels()
-    answer = flame_of([lane for part in reel.parts for lane in read_lanes(part, START, labels)], begin, end)
+    lanes = LaneSet(START)
+    answer = flame_of(lanes.lanes_of(reel), begin, end)
     assert answer["left_out"] == 0
-    names = [name for name, _ in labels]
+    names = [name for name, _ in lanes.labels]
     nodes = {node["id"]: node for node in answer["nodes"]}
 
     def path(number: int) -> Path_:

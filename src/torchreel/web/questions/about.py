@@ -23,13 +23,16 @@ def about(viewed: ViewedReel, query: Query) -> Any:
         "tile": WIDTH,
         "summary": head.as_dict(),
         "processes": viewed.reel.process_rows(),
-        "threads": viewed.threads(),
-        "lanes": [[lane.process, lane.thread, lane.depth, lane.is_async] for lane in viewed.lanes],
-        "labels": list(viewed.labels),
         "steps": _steps(viewed),
         "marks": _marks(viewed),
         "compared": None if viewed.other is None else str(viewed.other.path),
     }
+
+
+def lanes(viewed: ViewedReel, query: Query) -> Any:
+    """What the timeline is made of: the lanes and the labels by whose numbers tiles name them."""
+    found = [[lane.process, lane.thread, lane.depth, lane.is_async] for lane in viewed.lanes]
+    return {"lanes": found, "labels": list(viewed.labels), "threads": viewed.threads()}
 
 
 def _steps(viewed: ViewedReel) -> list[dict[str, Any]]:

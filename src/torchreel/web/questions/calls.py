@@ -11,9 +11,12 @@ from torchreel.web.query import Query, rows_of
 from torchreel.web.viewed_reel import ViewedReel
 
 
+_TABLES = ("ops", "inputs", "modules", "stacks", "frames", "threads", "kernels", "flows", "counters")
+
+
 def call(viewed: ViewedReel, process: int, number: int) -> Any:
     """One call with all that is known of it."""
-    with opened(viewed.reel, ("ops", "inputs", "modules", "stacks", "frames", "threads")) as connection:
+    with opened(viewed.reel, _TABLES) as connection:
         rows = rows_of(connection.execute(_OP, [process, number]))
         if not rows:
             raise OptionError(f"There is no call {number} in process {process}.")
@@ -25,13 +28,34 @@ def call(viewed: ViewedReel, process: int, number: int) -> Any:
         for link in ("parent", "fwd"):
             named = rows_of(connection.execute(_NAMED, [process, found[link]])) if found[link] is not None else []
             found[f"{link}_name"] = named[0]["name"] if named else None
+        found["kernels"] = rows_of(connection.execute(_LAUNCHED, [viewed.origin, process, number]))
+        found["flows"] = rows_of(connection.execute(_FLOWS, [viewed.origin, process, number]))
+        found["counters"] = rows_of(connection.execute(_COUNTERS, [process, number]))
     found["begin"] = found["start_ns"] - viewed.origin
     return found
 
 
+def kernel(viewed: ViewedReel, process: int, number: int) -> Any:
+    """One activity of a device, with the call that launched it."""
+    with opened(viewed.reel, ("ops", "kernels")) as connection:
+        rows = rows_of(connection.execute(_KERNEL, [viewed.origin, process, number]))
+    if not rows:
+        raise OptionError(f"There is no kernel {number} in process {process}.")
+    return rows[0]
+
+
+def neighbour(viewed: ViewedReel, query: Query) -> Any:
+    """The next call of a lane after one that begins at a time, or the one before it; null if there is none."""
+    lane = viewed.lanes[query.number("lane", 0, len(viewed.lanes) - 1, 0)]
+    at = lane.beginning(query.number("begin", 0, 1 << 62, 0)) + query.number("by", -1, 1, 1)
+    if not 0 <= at < len(lane):
+        return None
+    return {"process": lane.process, "id": int(lane.ids[at]), "kernel": lane.thread < 0}
+
+
 def area(viewed: ViewedReel, query: Query) -> Any:
     """What is in a range of time: calls, time, bytes and FLOPs by name."""
-    with opened(viewed.reel, ("ops",)) as connection:
+    with opened(viewed.reel, ("ops", "kernels")) as connection:
         return {"rows": rows_of(connection.execute(_AREA, list(viewed.range(query))))}
 
 
@@ -68,11 +92,28 @@ _CHILDREN = """
     SELECT id, name, kind, dur_ns, self_ns FROM ops WHERE process = $1 AND parent = $2
     ORDER BY dur_ns DESC, id LIMIT 20"""
 _NAMED = "SELECT name FROM ops WHERE process = $1 AND id = $2"
+_LAUNCHED = """
+    SELECT id, name, device, stream, start_ns - $1 AS begin, dur_ns FROM kernels WHERE process = $2 AND op = $3
+    ORDER BY start_ns, id LIMIT 10"""
+_KERNEL = """
+    SELECT k.process, k.id, k.name, k.device, k.stream, k.start_ns - $1 AS begin, k.dur_ns, k.op, o.name AS op_name,
+        k.start_ns - o.start_ns AS after_launch_ns
+    FROM kernels AS k LEFT JOIN ops AS o ON o.process = k.process AND o.id = k.op
+    WHERE k.process = $2 AND k.id = $3"""
+# The other end of each arrow that begins or ends at a call.
+_FLOWS = """
+    SELECT there.process, there.op AS id, there.name, there.time_ns - $1 AS begin, there."end" AS end
+    FROM flows AS here JOIN flows AS there ON there.id = here.id AND there."end" <> here."end"
+    WHERE here.process = $2 AND here.op = $3 AND there.op IS NOT NULL ORDER BY there.time_ns LIMIT 10"""
+_COUNTERS = "SELECT name, value FROM counters WHERE process = $1 AND op = $2 ORDER BY name"
 _AREA = """
     SELECT name, kind, count(*) AS calls, sum(self_ns)::BIGINT AS self_ns, min(dur_ns) AS min_ns,
         round(avg(dur_ns))::BIGINT AS mean_ns, max(dur_ns) AS max_ns, sum(flops)::BIGINT AS flops,
         sum(greatest(self_alloc_bytes, 0))::BIGINT AS alloc_bytes
-    FROM ops WHERE start_ns >= $1 AND start_ns < $2 GROUP BY ALL ORDER BY self_ns DESC, name LIMIT 100"""
+    FROM (
+        SELECT name, kind, start_ns, self_ns, dur_ns, flops, self_alloc_bytes FROM ops
+        UNION ALL SELECT name, 'kernel', start_ns, dur_ns, dur_ns, NULL, NULL FROM kernels
+    ) WHERE start_ns >= $1 AND start_ns < $2 GROUP BY ALL ORDER BY self_ns DESC, name LIMIT 100"""
 _FOUND = """
     SELECT count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns FROM ops WHERE name ILIKE $1 ESCAPE '\\'"""
 _MATCHES = """
