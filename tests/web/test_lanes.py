@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import torchreel
-from tests.synthetic import START, Process, call, write_reel
+from tests.synthetic import START, Call, Process, call, write_reel
+from torchreel.web.hidden_kinds import without_kinds
 from torchreel.web.lane_set import LaneSet
 from torchreel.web.lanes import Labels, Lane
 
@@ -75,7 +77,7 @@ def test_a_call_that_is_open_when_the_view_begins_is_shown(tmp_path: Path) -> No
     lane = lanes_of(reel)[0][0]
     marks = lane.marks(500, 1, 100)
     assert marks is not None and list(lane.ids[marks.at]) == [0]
-    assert lane.at_time(999) == 0 and lane.at_time(1_000) == 1 and lane.at_time(2_000) is None
+    assert [lane.beginning(moment) for moment in (-1, 0, 999, 1_000, 9_999)] == [-1, 0, 0, 1, 1]
     assert lane.marks(5_000, 1, 10) is None
 
 
@@ -107,3 +109,38 @@ def test_asynchronous_calls_do_not_overlap_on_a_lane(tmp_path: Path) -> None:
 
 def test_an_empty_process_has_no_lanes(tmp_path: Path) -> None:
     assert lanes_of(torchreel.load(write_reel(tmp_path / "run.reel", Process({}))))[0] == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_calls_below_those_of_hidden_kinds_move_up(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    kinds = ("op", "module", "range")
+
+    def some(depth: int) -> list[Call]:
+        return [
+            call(
+                f"call {int(random.integers(3))}",
+                int(random.integers(1, 90)),
+                *(some(depth - 1) if depth and random.random() < 0.8 else ()),
+                kind=kinds[int(random.integers(3))],
+            )
+            for _ in range(int(random.integers(1, 4)))
+        ]
+
+    path = write_reel(tmp_path / "run.reel", Process({"a": some(5), "b": some(3)}))
+    reel = torchreel.load(path)
+    lanes, labels = lanes_of(reel)
+    hidden = without_kinds(lanes, labels, {"module", "range"})
+    rows = {row["id"]: row for row in reel.table("ops").to_pylist()}
+
+    def depth(row: dict[str, Any] | None) -> int:
+        if row is None or row["parent"] is None:
+            return 0
+        parent = rows[row["parent"]]
+        return depth(parent) + (parent["kind"] == "op")
+
+    expected = {(row["thread"], depth(row), row["id"]) for row in rows.values() if row["kind"] == "op"}
+    assert {(lane.thread, lane.depth, int(number)) for lane in hidden for number in lane.ids} == expected
+    for lane in hidden:
+        ends = lane.starts + np.diff(lane.sums)
+        assert (ends[:-1] <= lane.starts[1:]).all()

@@ -7,9 +7,11 @@ export type About = {
   version: string; reel: string; origin_ns: number; end: number; tile: number; compared: string | null;
   summary: { ops: number; steps: number; threads: number; processes: number; wall_ns: number; lost_events: number;
     incomplete_processes: string[]; peak_memory: { process: string; device: string; bytes: number }[]; recorded: Record<string, boolean> };
-  processes: Process[]; threads: { process: number; id: number; os_id: number; name: string }[];
-  lanes: [number, number, number, boolean][]; labels: [string, string][]; steps: Step[]; marks: { time: number; name: string }[];
-};
+  processes: Process[]; steps: Step[]; marks: { time: number; name: string }[]; counters: string[];
+} & Lanes;
+/** Without the calls of hidden kinds. Lanes by their numbers: process, thread, depth, whether they are of asynchronous calls. A stream of a device is a thread below 0. */
+export type Lanes = { lanes: [number, number, number, boolean][]; labels: [string, string][]; threads: { process: number; id: number; os_id: number | null; name: string; stream: boolean }[]; hidden: string };
+export type Revision = { revision: number; recording: boolean; end: number; changed_from: number | null };
 export const PHASES = ["data", "forward", "backward", "optimizer", "other", "no_op"] as const;
 export type Phase = (typeof PHASES)[number];
 export const PHASE_NAMES: Record<Phase, string> = { data: "data", forward: "forward", backward: "backward", optimizer: "optimizer", other: "other ops", no_op: "no op running" };
@@ -27,7 +29,10 @@ export type Overview = {
 export type Op = { process: number; id: number; name: string; kind: string; begin: number; dur_ns: number; self_ns: number; depth: number; step: number | null; thread: number; thread_name: string | null;
   module_path: string | null; module_class: string | null; dims: string | null; dtypes: string | null; flops: number | null; alloc_bytes: number | null;
   parent: number | null; parent_name: string | null; fwd: number | null; fwd_name: string | null; backward: { id: number; name: string; dur_ns: number }[];
+  kernels: { id: number; name: string; device: string; stream: number; begin: number; dur_ns: number }[];
+  flows: { process: number; id: number; name: string; begin: number; end: string }[]; counters: { name: string; value: number }[];
   like: { calls: number; median_ns: number }; frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[] };
+export type Kernel = { process: number; id: number; name: string; device: string; stream: number; begin: number; dur_ns: number; op: number | null; op_name: string | null; after_launch_ns: number | null };
 export type Found = { calls: number; self_ns: number; rows: { process: number; id: number; name: string; begin: number; dur_ns: number }[] };
 
 /** Questions that wait for their answers, and bytes that came: for window.torchreel. */
@@ -36,8 +41,8 @@ export const received = { bytes: 0 };
 /** What the server last failed with, if it has gone away. */
 export const lost = signal<string | null>(null);
 
-async function fetched(path: string, init?: RequestInit): Promise<Response> {
-  waiting.value++;
+async function fetched(path: string, init?: RequestInit, quiet = false): Promise<Response> {
+  if (!quiet) waiting.value++;
   try {
     const response = await fetch(`/api/${path}`, init);
     lost.value = null;
@@ -50,13 +55,14 @@ async function fetched(path: string, init?: RequestInit): Promise<Response> {
     }
     throw error;
   } finally {
-    waiting.value--;
+    if (!quiet) waiting.value--;
   }
 }
 
-export async function ask<T>(path: string, query: Record<string, string | number> = {}): Promise<T> {
+/** A quiet question is one that nobody waits for. */
+export async function ask<T>(path: string, query: Record<string, string | number> = {}, quiet = false): Promise<T> {
   const words = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)]));
-  const text = await (await fetched(words.size ? `${path}?${words}` : path)).text();
+  const text = await (await fetched(words.size ? `${path}?${words}` : path, undefined, quiet)).text();
   received.bytes += text.length;
   return JSON.parse(text) as T;
 }

@@ -4,15 +4,15 @@ export const FAMILIES = ["communication", "data", "optimizer", "attention", "con
 export type Family = (typeof FAMILIES)[number];
 
 const PATTERNS: [Family, RegExp][] = [
-  ["communication", /c10d|all_?reduce|all_?gather|reduce_scatter|broadcast_coalesced|nccl|gloo/i],
+  ["communication", /c10d|ncclKernel|all_?reduce|all_?gather|reduce_scatter|broadcast_coalesced|nccl|gloo/i],
   ["data", /DataLoader|collate|pin_memory/],
   ["optimizer", /^Optimizer\.|_fused_|addcdiv|addcmul|lerp|_foreach/],
-  ["attention", /attention|sdpa|flash/i],
+  ["attention", /attention|sdpa|flash|fmha/i],
   ["convolution", /conv/i],
-  ["matmul", /(^|[^a-z])(ba?d?d?b?mm|addmm|mm|bmm|addmv|mv|dot|matmul|linear|einsum)|Mm|Addmm|Bmm|Linear/],
+  ["matmul", /(^|[^a-z])(ba?d?d?b?mm|addmm|mm|bmm|addmv|mv|dot|matmul|linear|einsum)|gemm|cutlass|cublas|Mm|Addmm|Bmm|Linear/],
   ["normalisation", /norm|softmax/i],
   ["index", /embedding|index|gather|scatter|nll|cross_entropy|nonzero|Embedding|Nll/i],
-  ["copy", /copy|clone|contiguous|::to$|_to_copy|::cat|stack|empty|view|reshape|transpose|permute|expand|slice|select|as_strided|detach|::t$|split|zero|fill|View|Transpose|TBackward|Expand|Slice|Select|AccumulateGrad|Clone|ones|full/],
+  ["copy", /[Mm]emcpy|[Mm]emset|copy|clone|contiguous|::to$|_to_copy|::cat|stack|empty|view|reshape|transpose|permute|expand|slice|select|as_strided|detach|::t$|split|zero|fill|View|Transpose|TBackward|Expand|Slice|Select|AccumulateGrad|Clone|ones|full/],
 ];
 
 export function family(name: string, kind: string): Family {

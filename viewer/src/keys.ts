@@ -1,6 +1,6 @@
 /** Keys: one table, which `?` shows. No key is taken while typing. */
 import { signal } from "@preact/signals";
-import { change, go, screen, SCREENS } from "./state.ts";
+import { go, screen, SCREENS } from "./state.ts";
 import { pointer, shown } from "./screens/timeline.tsx";
 
 export const help = signal(false);
@@ -14,10 +14,23 @@ export const KEYS: [string, string][] = [
   ["click", "select a call; Esc clears"],
   ["drag", "select an area: its calls, time, bytes and FLOPs"],
   ["F, double click", "centre the selection; F again fits it"],
-  ["R", "make the view the range of all screens"],
+  [". ,", "next, previous call of the lane; arrows move among calls, outwards and inwards"],
+  ["] [", "backward, forward of the call; the other end of a flow, the kernel"],
+  ["M", "keep the area as a named mark"],
+  ["R", "make the area, the call or the view the range of all screens"],
   ["?", "these keys"],
 ];
 
+const MOVES: Record<string, () => void> = {
+  ".": () => void shown.neighbour(1),
+  ",": () => void shown.neighbour(-1),
+  ArrowRight: () => void shown.neighbour(1),
+  ArrowLeft: () => void shown.neighbour(-1),
+  ArrowUp: () => shown.family(true),
+  ArrowDown: () => shown.family(false),
+  "]": () => shown.partner(true),
+  "[": () => shown.partner(false),
+};
 const held = new Set<string>();
 let before = 0;
 let fitted = false;
@@ -59,7 +72,10 @@ export function listenToKeys(): void {
     const key = event.key.toLowerCase();
     if (key === "0") timeline.show(0, Number.MAX_SAFE_INTEGER);
     if (key === "f" && timeline.selected) { timeline.centre(timeline.selected, fitted); fitted = !fitted; }
-    if (key === "r") change({ begin: String(Math.round(timeline.view.begin)), end: String(Math.round(timeline.view.end)) }, false);
+    if (key === "r") shown.makeRange();
+    if (key === "m") shown.keepMark();
+    const move = MOVES[event.key];
+    if (move && (event.key.length === 1 || target === timeline.canvas || target === document.body)) { event.preventDefault(); move(); }
     if ("wasd".includes(key) && !event.repeat) {
       if (!held.size) { before = performance.now(); requestAnimationFrame(glide); }
       held.add(key);

@@ -1,9 +1,10 @@
 /** The page: its bar, its rail and the screen that the URL names. */
 import "./page.css";
-import { effect } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type About, ask, type Found, lost, received, waiting } from "./api.ts";
+import { type About, ask, type Found, type Lanes, lost, received, waiting } from "./api.ts";
+import { recording, watch } from "./growth.ts";
 import { help, KEYS, listenToKeys } from "./keys.ts";
 import { DiffScreen } from "./screens/diff.tsx";
 import { FlameScreen } from "./screens/flame.tsx";
@@ -14,7 +15,7 @@ import { SourceScreen } from "./screens/source.tsx";
 import { SqlScreen } from "./screens/sql.tsx";
 import { TapeScreen } from "./screens/tape.tsx";
 import { shown, TimelineScreen } from "./screens/timeline.tsx";
-import { change, go, href, query, range, type Screen, screen, theme } from "./state.ts";
+import { change, clearRange, go, href, query, range, type Screen, screen, theme } from "./state.ts";
 import { measured } from "./timeline/canvas.ts";
 import * as units from "./units.ts";
 
@@ -32,7 +33,23 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
 ];
 const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8", tape: "9" };
 
-function Page({ about }: { about: About }) {
+/** What is known of the reel. Its lanes come later: the overview does not wait for them. */
+const about = signal<About>(null!);
+const hiding = (kinds: string | undefined): Record<string, string> => (kinds ? { hide: kinds } : {});
+
+let lanesOf: string | null = null;
+async function readLanes(hide: string): Promise<void> {
+  if (lanesOf === hide) return;
+  lanesOf = hide;
+  const lanes = await ask<Lanes>("lanes", hiding(hide));
+  if (lanesOf === hide) about.value = { ...about.value, ...lanes, hidden: hide };
+}
+
+function Page() {
+  return <Frame about={about.value} />;
+}
+
+function Frame({ about }: { about: About }) {
   const current = SHOWN.find(([name]) => name === screen.value) ?? SHOWN[0];
   return (
     <div class="frame">
@@ -76,7 +93,8 @@ function Bar({ about }: { about: About }) {
   return (
     <header class="bar">
       <span class="what"><b>{units.tail(about.reel, 1)}</b>{[units.tail(first?.command?.split(" ")[0] ?? "", 1), first?.torch_version && `torch ${first.torch_version}`, `${units.count(about.summary.processes)} process${about.summary.processes === 1 ? "" : "es"}`, units.time(about.end)].filter(Boolean).join(" · ")}</span>
-      {range.value && <span class="range-chip" data-testid="range">{units.time(range.value.begin)} to {units.time(range.value.end)}<button data-testid="range-clear" aria-label="clear the range" onClick={() => change({ begin: "", end: "" }, false)}>×</button></span>}
+      {recording.value && <span class="recording" data-testid="recording">● recording</span>}
+      {range.value && <span class="range-chip" data-testid="range">{units.time(range.value.begin)} to {units.time(range.value.end)}<button data-testid="range-clear" aria-label="clear the range" onClick={clearRange}>×</button></span>}
       {found && <span class="count" data-testid="search-count">{units.count(found.calls)} calls, {units.time(found.self_ns)}</span>}
       <input class="search" data-testid="search" placeholder="Search ops, modules, lines  /" value={text} onInput={(event) => change({ q: event.currentTarget.value })} onKeyDown={(event) => event.key === "Enter" && enter(event.shiftKey)} />
       <button class="plain" data-testid="theme" aria-label="light or dark" onClick={() => change({ theme: theme.value === "dark" ? "light" : "dark" })}>◐</button>
@@ -99,10 +117,16 @@ async function start(): Promise<void> {
   if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", `/${location.hash}`);
   effect(() => { document.documentElement.dataset.theme = theme.value; });
   try {
-    const about = await ask<About>("about");
+    about.value = { ...(await ask<About>("about")), lanes: [], labels: [], threads: [], hidden: "" };
     listenToKeys();
     page.replaceChildren();
-    render(<Page about={about} />, page);
+    render(<Page />, page);
+    effect(() => void readLanes(query.value.hide ?? ""));
+    watch(async (changedFrom) => {
+      const [next, lanes] = await Promise.all([ask<About>("about", {}, true), ask<Lanes>("lanes", hiding(query.value.hide), true)]);
+      about.value = { ...next, ...lanes, hidden: query.value.hide ?? "" };
+      shown.timeline?.grow(about.value, changedFrom);
+    });
     Object.assign(window, {
       torchreel: {
         ready: true,
@@ -116,7 +140,7 @@ async function start(): Promise<void> {
           const timeline = shown.timeline;
           if (!timeline) return null;
           const op = await ask<{ process: number; thread: number; depth: number; begin: number; dur_ns: number; name: string }>(`op/${process}/${id}`);
-          return timeline.placeOf({ process, id, name: op.name, begin: op.begin, end: op.begin + op.dur_ns, lane: timeline.lane(process, op.thread, op.depth) });
+          return timeline.placeOf({ process, id, name: op.name, begin: op.begin, end: op.begin + op.dur_ns, lane: timeline.lane(process, op.thread, op.depth), kernel: false });
         },
       },
     });

@@ -1,4 +1,4 @@
-/** What is looked at, all of it in the URL: /#/screen?begin=&end=&op=process:id&q=&by=&sort=&theme=&marks= */
+/** What is looked at, all of it in the URL: /#/screen?begin=&end=&op=process:id&q=&by=&sort=&theme=&marks=&range=begin-end */
 import { computed, signal } from "@preact/signals";
 
 export const SCREENS = ["overview", "timeline", "flame", "ops", "modules", "memory", "segments", "source", "tape", "diff", "edge", "sql"] as const;
@@ -16,10 +16,36 @@ export const screen = computed(() => place.value.screen);
 export const query = computed(() => place.value.query);
 addEventListener("hashchange", () => (place.value = parsed()));
 
+/** The range that all screens look at, if one was made. On the timeline begin and end are the view, and the range has a word of its own. */
+export const range = computed(() => {
+  const { begin, end, range } = query.value;
+  const found = /^(\d+)-(\d+)$/.exec(screen.value === "timeline" ? (range ?? "") : `${begin}-${end}`);
+  return found ? { begin: Number(found[1]), end: Number(found[2]) } : null;
+});
+
+export function setRange(begin: number, end: number): void {
+  const [from, to] = [String(Math.max(0, Math.round(begin))), String(Math.round(end))];
+  change(screen.value === "timeline" ? { range: `${from}-${to}` } : { begin: from, end: to }, false);
+}
+export function clearRange(): void {
+  change(screen.value === "timeline" ? { range: "" } : { begin: "", end: "" }, false);
+}
+
+/** What a link to a screen takes along: what was searched for, marks, looks, and the range. */
+function kept(to: Screen): Query {
+  const words: Query = {};
+  for (const key of ["theme", "q", "marks"]) if (query.value[key]) words[key] = query.value[key];
+  if (to === "timeline" && screen.value === "timeline") {
+    for (const key of ["begin", "end", "range", "hide", "fold"]) if (query.value[key]) words[key] = query.value[key];
+  } else if (range.value) {
+    Object.assign(words, { begin: String(range.value.begin), end: String(range.value.end) });
+    if (to === "timeline") words.range = `${range.value.begin}-${range.value.end}`;
+  }
+  return words;
+}
+
 export function href(to: Screen, changes: Query = {}): string {
-  const kept: Query = {};
-  for (const key of ["begin", "end", "theme", "q"]) if (query.value[key]) kept[key] = query.value[key];
-  const words = new URLSearchParams(Object.entries({ ...kept, ...changes }).filter(([, value]) => value !== ""));
+  const words = new URLSearchParams(Object.entries({ ...kept(to), ...changes }).filter(([, value]) => value !== ""));
   return `#/${to}${words.size ? `?${words}` : ""}`;
 }
 
@@ -35,12 +61,6 @@ export function go(to: Screen, changes: Query = {}, replace = false): void {
 export function change(changes: Query, replace = true): void {
   go(screen.value, { ...query.value, ...changes }, replace);
 }
-
-/** The range that all screens look at, if one was made. */
-export const range = computed(() => {
-  const { begin, end } = query.value;
-  return /^\d+$/.test(begin ?? "") && /^\d+$/.test(end ?? "") ? { begin: Number(begin), end: Number(end) } : null;
-});
 
 const preferred = matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(preferred.matches);

@@ -1,6 +1,7 @@
 /** Small parts that several screens share. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { revision } from "./growth.ts";
 
 /** A pen for a canvas whose size comes from the layout, as sharp as the screen is. */
 export function penFor(canvas: HTMLCanvasElement): { pen: CanvasRenderingContext2D; width: number; height: number } {
@@ -13,17 +14,24 @@ export function penFor(canvas: HTMLCanvasElement): { pen: CanvasRenderingContext
   return { pen, width, height };
 }
 
-/** What a question answered, and what went wrong; asked again when the key changes. */
+/** What a question answered, and what went wrong; asked again when the key changes, and when the reel has grown. */
 export function useAnswer<T>(key: string, question: () => Promise<T>): { answer: T | null; problem: string | null } {
   const [found, set] = useState<{ key: string; answer: T | null; problem: string | null }>({ key: "", answer: null, problem: null });
+  const took = useRef({ key: "", ms: 0 });
   useEffect(() => {
     let current = true;
-    question().then(
-      (answer) => current && set({ key, answer, problem: null }),
-      (error: Error) => current && set({ key, answer: null, problem: error.message }),
-    );
-    return () => { current = false; };
-  }, [key]);
+    const askIt = () => {
+      const began = performance.now();
+      question().then(
+        (answer) => { took.current = { key, ms: performance.now() - began }; if (current) set({ key, answer, problem: null }); },
+        (error: Error) => current && set({ key, answer: null, problem: error.message }),
+      );
+    };
+    // The same question about a reel that grows is asked at most a tenth of the time.
+    if (took.current.key !== key) { askIt(); return () => { current = false; }; }
+    const late = setTimeout(askIt, 9 * took.current.ms);
+    return () => { current = false; clearTimeout(late); };
+  }, [key, revision.value]);
   return found.key === key || found.answer ? found : { answer: null, problem: null };
 }
 

@@ -15,6 +15,7 @@ from torchreel.web.query import Query
 from torchreel.web.questions.about import about, lanes
 from torchreel.web.questions.averages import averages
 from torchreel.web.questions.calls import area, call, kernel, neighbour, search
+from torchreel.web.questions.counters import counters
 from torchreel.web.questions.diff import diff
 from torchreel.web.questions.flame import flame
 from torchreel.web.questions.memory import memory
@@ -31,6 +32,7 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "averages": averages,
     "area": area,
     "neighbour": neighbour,
+    "counters": counters,
     "lines": lines,
     "source": source,
     "search": search,
@@ -55,7 +57,7 @@ class Answers:
                 raise KeyError(path)
             return self._sql(body)
         if match := re.fullmatch(r"tile/(\d{1,3})/(\d{1,18})", path):
-            return self._tile(int(match[1]), int(match[2]))
+            return self._tile(int(match[1]), int(match[2]), Query(values))
         if match := re.fullmatch(r"op/(\d{1,9})/(\d{1,18})", path):
             return call(self._viewed, int(match[1]), int(match[2]))
         if match := re.fullmatch(r"kernel/(\d{1,9})/(\d{1,18})", path):
@@ -73,12 +75,16 @@ class Answers:
     def encoded(value: Any) -> bytes:
         return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
-    def _tile(self, level: int, index: int) -> bytes:
+    def _tile(self, level: int, index: int, query: Query) -> bytes:
         """See torchreel.web.tiles."""
         viewed = self._viewed
         if level >= LEVELS or index * (WIDTH << level) > max(viewed.end, 1):
             raise OptionError(f"There is no tile {index} of level {level}: the reel is {viewed.end} ns long.")
-        return tile(list(enumerate(viewed.lanes)), viewed.curve, level, index)
+        lanes = list(enumerate(viewed.lanes_without(query.words("hide"))))
+        first = query.number("from", 0, 1 << 31, 0)
+        # Memory comes with the first lanes.
+        curve = viewed.curve if first == 0 else None
+        return tile(lanes[first : query.number("to", first, 1 << 31, len(lanes))], curve, level, index)
 
     def _sql(self, body: bytes) -> Any:
         """Run a statement of the user's."""

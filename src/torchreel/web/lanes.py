@@ -126,6 +126,11 @@ class Lane:
             best[wide] = np.where(self.durations(inner) > most[wide], inner, best[wide])
         return best
 
+    def rows(self) -> Rows:
+        """Its calls again, to be sorted anew."""
+        threads, depths = (np.full(len(self), number, np.int64) for number in (self.thread, self.depth))
+        return Rows(threads, depths, self.starts, np.diff(self.sums), self.ids, self.labels)
+
     def beginning(self, moment: int) -> int:
         """Which call is the last that began at a moment or before."""
         return int(self.starts.searchsorted(moment, "right")) - 1
@@ -139,13 +144,13 @@ class LaneBuilder:
         self._origin = origin
         self._labels = labels
         self._calls: dict[tuple[int, int], _Calls] = {}
-        self._asynchronous = _Rows.none()
+        self._asynchronous = Rows.none()
 
     def add(self, table: pa.Table) -> int | None:
         """More rows: columns COLUMNS of `ops`. Gives when the earliest of them began."""
         if not table.num_rows:
             return None
-        rows = _Rows.of(table, self._origin, self._labels)
+        rows = Rows.of(table, self._origin, self._labels)
         earliest = int(rows.starts.min())
         asynchronous = np.asarray(table["async"].fill_null(False).to_numpy(zero_copy_only=False), bool)
         if asynchronous.any():
@@ -154,23 +159,23 @@ class LaneBuilder:
         self._sort_in(rows)
         return earliest
 
-    def _sort_in(self, rows: _Rows) -> None:
+    def _sort_in(self, rows: Rows) -> None:
         if not len(rows):
             return
         # By lane, and within it as they come.
         first, deepest = int(rows.threads.min()), int(rows.depths.max()) + 1
-        which = (rows.threads - first) * deepest + rows.depths
-        if which.max() < 1 << 16:
+        which: NDArray[Any] = (rows.threads - first) * deepest + rows.depths
+        if is_small := which.max() < 1 << 16:
             which = which.astype(np.uint16)  # such numbers are sorted by counting
         order = np.argsort(which, kind="stable")
-        lanes, begins = np.unique(which[order], return_index=True) if which.itemsize > 2 else _counted(which)
+        lanes, begins = _counted(which) if is_small else np.unique(which[order], return_index=True)
         for lane, begin, end in zip(lanes.tolist(), begins, [*begins[1:], len(order)], strict=True):
             self._add_to((first + lane // deepest, lane % deepest), rows.take(order[begin:end]))
 
-    def _add_to(self, key: tuple[int, int], rows: _Rows) -> None:
+    def _add_to(self, key: tuple[int, int], rows: Rows) -> None:
         calls = self._calls.get(key)
         if calls is None or not calls.are_before(rows):  # such as come from other tools may be in any order
-            rows = (rows if calls is None else calls.rows().with_(rows)).sorted()
+            rows = (rows if calls is None else calls.lane(0, 0, 0).rows().with_(rows)).sorted()
             calls = self._calls[key] = _Calls()
         calls.add(rows)
 
@@ -181,13 +186,12 @@ class LaneBuilder:
             rows = self._asynchronous.sorted()
             depths = _first_free(rows)
             for thread, depth in sorted(set(zip(rows.threads.tolist(), depths.tolist(), strict=True))):
-                calls = _Calls()
-                calls.add(rows.take((rows.threads == thread) & (depths == depth)))
-                found[thread, depth] = calls.lane(self._process, thread, depth)
+                of_lane = rows.take((rows.threads == thread) & (depths == depth))
+                found[thread, depth] = lane_of(self._process, thread, depth, of_lane)
         return found
 
 
-def _counted(which: NDArray[np.uint16]) -> tuple[Ints, Ints]:
+def _counted(which: NDArray[Any]) -> tuple[Ints, Ints]:
     """The numbers that are there, and where each begins once they are sorted."""
     counts = np.bincount(which)
     lanes = np.flatnonzero(counts)
@@ -198,7 +202,7 @@ COLUMNS = ["id", "thread", "name", "kind", "start_ns", "dur_ns", "depth", "async
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Calls in any order."""
 
     threads: Ints
@@ -209,16 +213,16 @@ class _Rows:
     labels: NDArray[np.uint16]
 
     @staticmethod
-    def none() -> _Rows:
+    def none() -> Rows:
         empty = np.empty(0, np.int64)
-        return _Rows(empty, empty, empty, empty, empty, np.empty(0, np.uint16))
+        return Rows(empty, empty, empty, empty, empty, np.empty(0, np.uint16))
 
     @staticmethod
-    def of(table: pa.Table, origin: int, labels: Labels) -> _Rows:
+    def of(table: pa.Table, origin: int, labels: Labels) -> Rows:
         threads, depths, starts, durations, ids = (
             _numbers(table, name) for name in ("thread", "depth", "start_ns", "dur_ns", "id")
         )
-        return _Rows(
+        return Rows(
             threads,
             np.clip(depths, 0, _FIRST_ASYNC - 1),
             starts - origin,
@@ -233,14 +237,14 @@ class _Rows:
     def _columns(self) -> tuple[Any, ...]:
         return (self.threads, self.depths, self.starts, self.durations, self.ids, self.labels)
 
-    def take(self, which: Any) -> _Rows:
-        return _Rows(*(column[which] for column in self._columns()))
+    def take(self, which: Any) -> Rows:
+        return Rows(*(column[which] for column in self._columns()))
 
-    def with_(self, more: _Rows) -> _Rows:
+    def with_(self, more: Rows) -> Rows:
         pairs = zip(self._columns(), more._columns(), strict=True)
-        return _Rows(*(np.concatenate(pair) for pair in pairs))
+        return Rows(*(np.concatenate(pair) for pair in pairs))
 
-    def sorted(self) -> _Rows:
+    def sorted(self) -> Rows:
         return self.take(np.argsort(self.starts, kind="stable"))
 
 
@@ -280,17 +284,11 @@ class _Calls:
         self._most = _Growing(np.int64)
         self._longest = _Growing(np.int32)
 
-    def are_before(self, rows: _Rows) -> bool:
+    def are_before(self, rows: Rows) -> bool:
         """Whether rows, in their order, follow all that is here."""
         return bool(rows.starts[0] >= self._starts.values[-1]) and not (np.diff(rows.starts) < 0).any()
 
-    def rows(self) -> _Rows:
-        of_one_lane = np.zeros(len(self._starts.values), np.int64)
-        durations = np.diff(self._sums.values)
-        ids, labels = self._ids.values, self._labels.values
-        return _Rows(of_one_lane, of_one_lane, self._starts.values, durations, ids, labels)
-
-    def add(self, rows: _Rows) -> None:
+    def add(self, rows: Rows) -> None:
         """Rows in the order of their starts, after all that is here."""
         first = len(self._starts.values) // _BLOCK  # the block that is not full
         self._starts.add(rows.starts)
@@ -327,7 +325,14 @@ class _Calls:
         )
 
 
-def _first_free(rows: _Rows) -> Ints:
+def lane_of(process: int, thread: int, depth: int, rows: Rows) -> Lane:
+    """The lane of calls in the order of their starts."""
+    calls = _Calls()
+    calls.add(rows)
+    return calls.lane(process, thread, depth)
+
+
+def _first_free(rows: Rows) -> Ints:
     """Depths in which each asynchronous call, in the order of their starts, has the first lane that is free."""
     depths = np.empty(len(rows), np.int64)
     ends: dict[int, list[int]] = {}

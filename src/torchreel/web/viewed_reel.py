@@ -16,6 +16,7 @@ from torchreel.analyze.connection import opened
 from torchreel.analyze.memory import DeviceMemory, device_memories
 from torchreel.reel import Reel
 from torchreel.reel.growing import GrowingReel
+from torchreel.web.hidden_kinds import without_kinds
 from torchreel.web.lane_set import LaneSet
 from torchreel.web.lanes import Labels, Lane
 from torchreel.web.query import Query
@@ -35,11 +36,20 @@ class ViewedReel:
         """When it began, as time since the epoch."""
         self.end = end
         self._lane_set = lanes
+        self._without: tuple[tuple[str, ...], list[Lane]] | None = None
 
     @functools.cached_property
     def lanes(self) -> list[Lane]:
         """By number; those of a reel that grows keep theirs."""
         return self._lane_set.lanes_of(self.reel)
+
+    def lanes_without(self, kinds: tuple[str, ...]) -> list[Lane]:
+        """The lanes without the calls of some kinds."""
+        if not kinds:
+            return self.lanes
+        if self._without is None or self._without[0] != kinds:
+            self._without = (kinds, without_kinds(self.lanes, self.labels, kinds))
+        return self._without[1]
 
     @property
     def labels(self) -> Labels:

@@ -7,42 +7,56 @@ export type Tile = {
   id: Float64Array; x: Float32Array; w: Float32Array; calls: Uint32Array; low: Float32Array; high: Float32Array; label: Uint16Array; cover: Uint8Array;
 };
 
+/** A tile holds the lanes of a group: of a thousand ranks only those are asked for that are in view. */
+export const GROUP = 64;
 const KEPT = 96;
 
 export class Tiles {
-  private readonly tiles = new Map<string, Tile | null>();
+  private readonly tiles = new Map<string, { tile: Tile | null; fresh: boolean }>();
 
-  constructor(private readonly width: number, private readonly end: number, private readonly arrived: () => void) {}
+  constructor(private readonly width: number, private end: number, private readonly hide: string, private readonly arrived: () => void) {}
 
   /** Tiles that cover a view, each with the part of it to draw: of the view's level, or the nearest coarser one that is here. */
-  *covering(begin: number, end: number, nsPerPixel: number): Generator<[Tile, number, number]> {
+  *covering(begin: number, end: number, nsPerPixel: number, groups: Iterable<number>): Generator<[Tile, number, number, number]> {
     const level = Math.max(0, Math.floor(Math.log2(nsPerPixel)));
     const span = this.width * 2 ** level;
     const last = Math.floor(Math.min(end, this.end) / span);
-    for (let index = Math.max(0, Math.floor(begin / span)); index <= last; index++) {
-      const key = `${level}/${index}`;
-      if (!this.tiles.has(key)) void this.load(key, level, index);
+    for (const group of groups) for (let index = Math.max(0, Math.floor(begin / span)); index <= last; index++) {
+      const key = `${group}/${level}/${index}`;
+      if (!this.tiles.get(key)?.fresh) void this.load(key, group, level, index);
       for (let up = 0; up < 16; up++) {
-        const tile = this.tiles.get(`${level + up}/${Math.floor(index / 2 ** up)}`);
+        const tile = this.tiles.get(`${group}/${level + up}/${Math.floor(index / 2 ** up)}`)?.tile;
         if (tile) {
-          yield [tile, index * span, (index + 1) * span];
+          yield [tile, index * span, (index + 1) * span, group];
           break;
         }
       }
     }
   }
 
-  private async load(key: string, level: number, index: number): Promise<void> {
-    this.tiles.set(key, null);
+  /** The reel has grown: what ends after a moment is asked for again, and drawn as it was until it comes. */
+  grow(end: number, changedFrom: number): void {
+    this.end = end;
+    for (const [key, kept] of this.tiles) {
+      const [, level, index] = key.split("/").map(Number);
+      if ((index + 1) * this.width * 2 ** level > changedFrom) kept.fresh = false;
+    }
+  }
+
+  private async load(key: string, group: number, level: number, index: number): Promise<void> {
+    const kept = { tile: this.tiles.get(key)?.tile ?? null, fresh: true };
+    this.tiles.delete(key);
+    this.tiles.set(key, kept);
     try {
-      this.tiles.set(key, read(await askBytes(`tile/${key}`), this.width, level, index));
+      const words = new URLSearchParams({ from: String(group * GROUP), to: String((group + 1) * GROUP), ...(this.hide && { hide: this.hide }) });
+      kept.tile = read(await askBytes(`tile/${level}/${index}?${words}`), this.width, level, index);
     } catch {
       this.tiles.delete(key);
       return;
     }
     for (const old of this.tiles.keys()) {
-      if (this.tiles.size <= KEPT) break;
-      if (this.tiles.get(old)) this.tiles.delete(old);
+      if (this.tiles.size <= KEPT * 4) break;
+      if (this.tiles.get(old)?.tile) this.tiles.delete(old);
     }
     this.arrived();
   }

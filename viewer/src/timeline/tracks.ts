@@ -1,25 +1,28 @@
-/** Where lanes stand: threads below each other, each with its lanes by depth. */
+/** Where lanes stand: threads and streams below each other, each with its lanes by depth; a folded one is its title alone. */
 import type { About } from "../api.ts";
 
 export const ROW = 17;
 export const HEAD = 22;
 
-export type Track = { title: string; top: number; height: number; lanes: { lane: number; top: number }[] };
+export type Track = { key: string; title: string; top: number; height: number; folded: boolean; lanes: { lane: number; top: number }[] };
 
-export function tracks(about: About): Track[] {
+export function tracks(about: About, folded: ReadonlySet<string>): Track[] {
   const byThread = new Map<string, { process: number; thread: number; lanes: [number, number][] }>();
   about.lanes.forEach(([process, thread, depth], lane) => {
     const key = `${process}/${thread}`;
     if (!byThread.has(key)) byThread.set(key, { process, thread, lanes: [] });
     byThread.get(key)!.lanes.push([depth, lane]);
   });
+  // Threads of a process first, then the streams of its devices.
+  const order = [...byThread.entries()].sort(([, a], [, b]) => a.process - b.process || Number(a.thread < 0) - Number(b.thread < 0) || Math.abs(a.thread) - Math.abs(b.thread));
   const all: Track[] = [];
   let top = 0;
-  for (const { process, thread, lanes } of byThread.values()) {
+  for (const [key, { process, thread, lanes }] of order) {
+    const closed = folded.has(key);
     lanes.sort(([a], [b]) => a - b);
-    const rows = lanes.map(([, lane], row) => ({ lane, top: top + HEAD + row * ROW }));
-    const height = HEAD + rows.length * ROW + 6;
-    all.push({ title: title(about, process, thread), top, height, lanes: rows });
+    const rows = closed ? [] : lanes.map(([, lane], row) => ({ lane, top: top + HEAD + row * ROW }));
+    const height = HEAD + rows.length * ROW + (closed ? 0 : 6);
+    all.push({ key, title: title(about, process, thread), top, height, folded: closed, lanes: rows });
     top += height;
   }
   return all;

@@ -7,6 +7,7 @@ from typing import Any
 from torchreel._version import __version__
 from torchreel.analyze import summary
 from torchreel.web.query import Query
+from torchreel.web.questions.counters import counter_names
 from torchreel.web.tiles import WIDTH
 from torchreel.web.viewed_reel import ViewedReel
 
@@ -25,13 +26,15 @@ def about(viewed: ViewedReel, query: Query) -> Any:
         "processes": viewed.reel.process_rows(),
         "steps": _steps(viewed),
         "marks": _marks(viewed),
+        "counters": counter_names(viewed),
         "compared": None if viewed.other is None else str(viewed.other.path),
     }
 
 
 def lanes(viewed: ViewedReel, query: Query) -> Any:
     """What the timeline is made of: the lanes and the labels by whose numbers tiles name them."""
-    found = [[lane.process, lane.thread, lane.depth, lane.is_async] for lane in viewed.lanes]
+    shown = viewed.lanes_without(query.words("hide"))
+    found = [[lane.process, lane.thread, lane.depth, lane.is_async] for lane in shown]
     return {"lanes": found, "labels": list(viewed.labels), "threads": viewed.threads()}
 
 

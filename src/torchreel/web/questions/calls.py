@@ -10,7 +10,6 @@ from torchreel.errors import OptionError
 from torchreel.web.query import Query, rows_of
 from torchreel.web.viewed_reel import ViewedReel
 
-
 _TABLES = ("ops", "inputs", "modules", "stacks", "frames", "threads", "kernels", "flows", "counters")
 
 
@@ -46,7 +45,10 @@ def kernel(viewed: ViewedReel, process: int, number: int) -> Any:
 
 def neighbour(viewed: ViewedReel, query: Query) -> Any:
     """The next call of a lane after one that begins at a time, or the one before it; null if there is none."""
-    lane = viewed.lanes[query.number("lane", 0, len(viewed.lanes) - 1, 0)]
+    lanes = viewed.lanes_without(query.words("hide"))
+    if not lanes:
+        return None
+    lane = lanes[query.number("lane", 0, len(lanes) - 1, 0)]
     at = lane.beginning(query.number("begin", 0, 1 << 62, 0)) + query.number("by", -1, 1, 1)
     if not 0 <= at < len(lane):
         return None
