@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from tests.alone import run_alone
 
 CHROMIUM = "/usr/bin/chromium"
-PATIENCE_S = 300.0
+PATIENCE_S = float(os.environ.get("TORCHREEL_TEST_PATIENCE_S", "300"))
 
 PROGRAM = """
 import sys, torch, torchreel

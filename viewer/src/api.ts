@@ -25,6 +25,7 @@ export type Overview = {
   step: { process: number; steps: number; wall_ns: number; median_ns: number; fastest_ns: number; slowest_ns: number; spread_ns: number; phase_ns: Record<Phase, number> } | null;
   steps: StepRow[]; findings: Finding[]; ops: Row[]; modules: Row[]; lines: Line[];
   memory: { most: number[]; peak: number; peak_at: number } | null;
+  devices: { process: number; device: string; busy_ns: number; wall_ns: number; kernels: number }[];
 };
 export type Op = { process: number; id: number; name: string; kind: string; begin: number; dur_ns: number; self_ns: number; depth: number; step: number | null; thread: number; thread_name: string | null;
   module_path: string | null; module_class: string | null; dims: string | null; dtypes: string | null; flops: number | null; alloc_bytes: number | null;

@@ -11,6 +11,7 @@ from torchreel.analyze.findings import Finding, findings
 from torchreel.analyze.source.lines import lines
 from torchreel.analyze.summary import Summary, summary
 from torchreel.analyze.time.averages import averages
+from torchreel.analyze.time.device_busy import device_busy
 from torchreel.analyze.time.phases import TypicalStep, phases, typical_step
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Summary",
     "TypicalStep",
     "averages",
+    "device_busy",
     "diff",
     "findings",
     "lines",

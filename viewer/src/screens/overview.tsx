@@ -38,6 +38,18 @@ function Numbers({ about, overview }: { about: About; overview: Overview }) {
       <div class="panel"><div>slowest / fastest step</div><div class="number">{step?.steps ? <>{units.time(step.slowest_ns)} <small>/ {units.time(step.fastest_ns)}</small></> : "–"}</div></div>
       <div class="panel"><div>{about.summary.steps ? "ops, and per step" : "ops"}</div><div class="number">{units.count(about.summary.ops)} {about.summary.steps ? <small>/ {units.count(about.summary.ops / about.summary.steps)}</small> : null}</div></div>
       <div class="panel"><div>peak memory{peak ? `, ${peak.device}` : ""}</div><div class="number">{peak ? units.bytes(peak.bytes) : <small>record with --memory</small>}</div></div>
+      {overview.devices.length > 0 && <DeviceTile devices={overview.devices} />}
+    </div>
+  );
+}
+
+/** How busy the devices were: the least busy one, since the others may wait for it. */
+function DeviceTile({ devices }: { devices: Overview["devices"] }) {
+  const [least] = [...devices].sort((a, b) => a.busy_ns / a.wall_ns - b.busy_ns / b.wall_ns);
+  return (
+    <div class="panel" data-testid="device-busy" data-ns={least.busy_ns}>
+      <div>{devices.length > 1 ? `least busy of ${devices.length} devices` : `${least.device} busy`}</div>
+      <div class="number">{units.percent(least.busy_ns, least.wall_ns)} <small>{devices.length > 1 ? least.device : `of ${units.time(least.wall_ns)}`}</small></div>
     </div>
   );
 }

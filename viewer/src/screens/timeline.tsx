@@ -2,7 +2,7 @@
 import "./timeline.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type About, ask, type Found, type Kernel, type Op } from "../api.ts";
-import { FAMILIES, label } from "../families.ts";
+import { FAMILIES, family, label } from "../families.ts";
 import { type Call, type Counters, type Spot, TimelineCanvas } from "../timeline/canvas.ts";
 import { type Mark, readMarks, writeMarks } from "../timeline/marks.ts";
 import { change, href, query, setRange, theme } from "../state.ts";
@@ -110,7 +110,10 @@ function Timeline({ about }: { about: About }) {
       setArea({ begin, end, ...(await ask<{ rows: Area["rows"] }>("area", { begin: Math.round(begin), end: Math.round(end) })) });
     };
     shown.select = (process, id, centre = true, ofDevice = false) => select(process, id, centre, ofDevice);
-    shown.neighbour = async (by) => {
+    let moved = Promise.resolve();
+    // One after the other, however quickly the keys come.
+    shown.neighbour = (by) => (moved = moved.then(() => step(by), () => step(by)));
+    const step = async (by: -1 | 1) => {
       const from = timeline.selected;
       if (!from) return;
       const next = await ask<{ process: number; id: number; kernel: boolean } | null>("neighbour", { lane: from.lane, begin: Math.round(from.begin), by, ...(about.hidden ? { hide: about.hidden } : {}) });
@@ -170,13 +173,19 @@ function Timeline({ about }: { about: About }) {
   useEffect(() => { void mark(query.value.q ?? ""); }, [query.value.q]);
   return (
     <div class="timeline">
-      <div class="families"><Kinds about={about} />{FAMILIES.map((name) => <span key={name}><Colored class="swatch" color={name} />{name}</span>)}</div>
+      <div class="families"><Kinds about={about} />{families(about).map((name) => <span key={name}><Colored class="swatch" color={name} />{name}</span>)}</div>
       <canvas ref={canvas} data-testid="timeline-canvas" tabIndex={0} aria-label="timeline: arrows move among calls, ? shows all keys" />
       <div class="details" data-testid="details" aria-live="polite">
         {op ? <Details op={op} /> : kernel ? <KernelDetails kernel={kernel} /> : area ? <AreaTable area={area} /> : <Hint about={about} />}
       </div>
     </div>
   );
+}
+
+/** The families of the calls that are there. */
+function families(about: About) {
+  const found = new Set(about.labels.map(([name, kind]) => family(name, kind)));
+  return FAMILIES.filter((name) => found.has(name));
 }
 
 const foldedTracks = () => new Set((query.value.fold ?? "").split(",").filter(Boolean));

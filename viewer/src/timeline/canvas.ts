@@ -6,7 +6,7 @@ import type { Mark } from "./marks.ts";
 import { GROUP, type Tile, Tiles } from "./tiles.ts";
 import { HEAD, ROW, type Track, tracks } from "./tracks.ts";
 
-const LEFT = 132;
+const LEFT = 152;
 const AXIS = 28;
 const STEPS = 18;
 const MEMORY = 64;
@@ -274,11 +274,15 @@ export class TimelineCanvas {
     this.drawSelection();
     pen.fillStyle = palette.panel;
     pen.fillRect(0, this.top, LEFT - 1, this.height);
+    pen.fillStyle = palette.line;
+    pen.fillRect(LEFT - 1, this.top, 1, this.height);
+    pen.fillStyle = palette.panel;
+    for (const track of seen) pen.fillRect(LEFT - 1, this.top + track.top - this.view.scroll, 1, HEAD - 4);
     pen.fillStyle = palette.ink;
-    for (const track of seen) pen.fillText(this.fitted(`${track.folded ? "▸" : "▾"} ${track.title}`, LEFT - 14), 8, this.top + track.top - this.view.scroll + 13);
+    for (const track of seen) pen.fillText(`${track.folded ? "▸" : "▾"} ${track.title}`, 8, this.top + track.top - this.view.scroll + 13);
     pen.restore();
     pen.fillStyle = palette.line;
-    pen.fillRect(LEFT - 1, 0, 1, this.height);
+    pen.fillRect(LEFT - 1, 0, 1, this.top);
     if (this.area) {
       pen.fillStyle = `${palette.accent}33`;
       pen.fillRect(this.x(this.area.begin), AXIS, (this.area.end - this.area.begin) / this.nsPerPixel, this.height);

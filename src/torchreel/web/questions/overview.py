@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from torchreel.analyze import averages, findings, phases, typical_step
+from torchreel.analyze import averages, device_busy, findings, phases, typical_step
 from torchreel.analyze.source.lines import user_lines
 from torchreel.web.query import Query
 from torchreel.web.viewed_reel import ViewedReel
@@ -28,6 +28,7 @@ def overview(viewed: ViewedReel, query: Query) -> Any:
         "modules": averages(reel, "module", limit=10).to_pylist() if viewed.has_rows("modules") else [],
         "lines": user_lines(reel).slice(0, 8).to_pylist() if viewed.has_rows("stacks") else [],
         "memory": _memory_curve(viewed),
+        "devices": device_busy(reel).to_pylist(),
     }
 
 
