@@ -17,21 +17,21 @@ export MAX_JOBS ?= 2
 
 .PHONY: demo viewer quick test test-long bench lint tidy format clean
 
-demo: $(STAMPS)/core
+demo: $(STAMPS)/core $(if $(shell command -v npm),$(STAMPS)/viewer)
 	@rm -rf demo.reel
 	$(VENV)/bin/torchreel record --all -o demo.reel examples/train_transformer.py
 	@$(VENV)/bin/torchreel report demo.reel --limit 15
-	@echo "The reel is demo.reel/. The command is $(VENV)/bin/torchreel: try 'source $(VENV)/bin/activate' first."
+	@echo "The reel is demo.reel/. Look at it: $(if $(shell command -v npm),,make viewer; )$(VENV)/bin/torchreel view demo.reel"
 
-# The page of `torchreel view`; only this needs node.
+# The page of `torchreel view`; only this needs node, which comes as a wheel where there is none.
 VIEWER := $(shell find viewer/src -type f 2>/dev/null)
 viewer: $(STAMPS)/viewer
-$(STAMPS)/viewer: $(VIEWER) viewer/package.json
-	@mkdir -p $(STAMPS) src/torchreel/web/page
-	cd viewer && npm install --silent --no-fund --no-audit && npm run --silent check && npm run --silent build
+$(STAMPS)/viewer: $(STAMPS)/torch $(VIEWER) viewer/package.json
+	@mkdir -p src/torchreel/web/page
+	cd viewer && ./npm install --silent --no-fund --no-audit && ./npm run --silent build
 	@touch $@
 
-test: $(STAMPS)/native $(STAMPS)/dev lint $(if $(shell command -v npm),$(STAMPS)/viewer)
+test: $(STAMPS)/native $(STAMPS)/dev lint $(STAMPS)/viewer
 	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS) $(PYTEST_OPTIONS)
 
 # The rooms that need no torch: reels and what is made of them, and the simulator.
@@ -45,15 +45,17 @@ test-long: $(STAMPS)/native $(STAMPS)/dev
 bench: $(STAMPS)/native $(STAMPS)/dev
 	$(PYTHON) -m benchmarks
 
-lint: $(STAMPS)/native $(STAMPS)/dev
+lint: $(STAMPS)/native $(STAMPS)/dev $(STAMPS)/viewer
 	$(VENV)/bin/ruff check src tests benchmarks examples setup.py
 	$(VENV)/bin/ruff format --check src tests benchmarks examples setup.py
 	$(VENV)/bin/mypy
 	$(VENV)/bin/clang-format --dry-run --Werror $(NATIVE)
+	cd viewer && ./npm run --silent check && ./npm run --silent lint && ./npm run --silent test
 
 format: $(STAMPS)/dev
 	$(VENV)/bin/ruff check --fix src tests benchmarks examples setup.py
 	$(VENV)/bin/ruff format src tests benchmarks examples setup.py
+	cd viewer && ./npm run --silent lint -- --write
 	$(VENV)/bin/clang-format -i $(NATIVE)
 
 # What clang-tidy and editors ask for, file by file; ninja's paths begin at the root.
@@ -65,7 +67,7 @@ tidy: compile_commands.json $(STAMPS)/dev
 	$(VENV)/bin/clang-tidy --quiet -p . $(filter %.cpp,$(NATIVE))
 
 clean:
-	rm -rf $(VENV) $(STAMPS) build compile_commands.json src/torchreel/*.so demo.reel
+	rm -rf $(VENV) $(STAMPS) build compile_commands.json src/torchreel/*.so demo.reel viewer/node_modules src/torchreel/web/page
 
 # torch first, so that nothing that comes after pulls another build of it.
 $(STAMPS)/torch:

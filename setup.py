@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from setuptools import Command, Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 CXX = os.environ.get("CXX", "c++")
@@ -304,8 +305,20 @@ class Build(build_ext):
             shutil.copyfile(libraries[name], target)
 
 
+class Wheel(bdist_wheel):
+    """A wheel holds the viewer's page: node is needed where the wheel is made, not where it is installed."""
+
+    def run(self) -> None:
+        if not (HERE / "src/torchreel/web/page/page.js").is_file():
+            (HERE / "src/torchreel/web/page").mkdir(exist_ok=True)
+            for command in (["install", "--silent", "--no-fund", "--no-audit"], ["run", "--silent", "build"]):
+                if subprocess.run(["./npm", *command], cwd=HERE / "viewer", env={**os.environ, "PYTHON": sys.executable}).returncode:
+                    raise SystemExit("The viewer's page could not be built: see above.")
+        super().run()
+
+
 # The Makefile installs the package once, and compiles by itself whatever has changed since.
 setup(
     ext_modules=[Extension(f"torchreel.{name}", LIBRARIES[name].sources) for name in wanted()],
-    cmdclass={"build_ext": Build, "write_graph": WriteGraph},
+    cmdclass={"build_ext": Build, "write_graph": WriteGraph, "bdist_wheel": Wheel},
 )

@@ -2,14 +2,14 @@
 
 export function time(ns: number): string {
   for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]] as const) {
-    if (Math.abs(ns) >= size) return `${digits(ns / size)} ${unit}`;
+    if (Math.abs(ns) >= size * 0.9995) return `${digits(ns / size)} ${unit}`;
   }
   return `${Math.round(ns)} ns`;
 }
 
 export function bytes(count: number): string {
   for (const [unit, power] of [["GiB", 30], ["MiB", 20], ["KiB", 10]] as const) {
-    if (Math.abs(count) >= 2 ** power) return `${digits(count / 2 ** power)} ${unit}`;
+    if (Math.abs(count) >= 2 ** power * 0.9995) return `${digits(count / 2 ** power)} ${unit}`;
   }
   return `${Math.round(count)} B`;
 }

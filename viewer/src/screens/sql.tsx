@@ -2,10 +2,14 @@
 import "./sql.css";
 import { useState } from "preact/hooks";
 import { type About, post } from "../api.ts";
-import { go, query, change, range } from "../state.ts";
+import { change, go, query, range } from "../state.ts";
+import { TABLES } from "../tables.ts";
+import * as units from "../units.ts";
 
 type Answer = { columns: string[]; rows: (string | number | boolean | null)[][]; cut: boolean };
 const FIRST = "select name, count(*) as calls, sum(self_ns) as self_ns\nfrom ops group by name order by self_ns desc limit 20";
+
+const SHOWN = 1000;
 
 export function SqlScreen({}: { about: About }) {
   const [text, write] = useState(query.value.sql ?? FIRST);
@@ -22,6 +26,7 @@ export function SqlScreen({}: { about: About }) {
   };
   const link = answer && answer.columns.includes("id") && answer.columns.includes("process");
   return (
+    <div class="sql-screen">
     <section class="panel">
       <textarea class="sql" data-testid="sql-input" aria-label="SQL" value={text} onInput={(event) => write(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void run(); }} />
       <div class="tools">
@@ -32,10 +37,10 @@ export function SqlScreen({}: { about: About }) {
       {problem && <p class="error" data-testid="sql-error">{problem}</p>}
       {answer && !problem && (
         <>
-          {answer.cut && <p class="soft">These are the first 10,000 rows: torchreel sql prints all.</p>}
+          <p class="soft">{answer.cut ? "The first 10,000 rows: torchreel sql prints all." : `${units.count(answer.rows.length)} rows.`}{answer.rows.length > SHOWN && ` ${units.count(SHOWN)} are shown; CSV has all of them.`}{link ? " A click on a row shows its call." : ""}</p>
           <table class="grid">
             <thead><tr>{answer.columns.map((name) => <th key={name}>{name}</th>)}</tr></thead>
-            <tbody>{answer.rows.slice(0, 1000).map((row, at) => (
+            <tbody>{answer.rows.slice(0, SHOWN).map((row, at) => (
               <tr key={at} data-testid="sql-row" onClick={() => link && go("timeline", { op: `${row[answer.columns.indexOf("process")]}:${row[answer.columns.indexOf("id")]}` })}>
                 {row.map((value, column) => <td key={column} class={typeof value === "number" ? "n" : ""}>{value === null ? "" : String(value)}</td>)}
               </tr>
@@ -44,6 +49,16 @@ export function SqlScreen({}: { about: About }) {
         </>
       )}
     </section>
+    <section class="panel tables" aria-label="tables and columns">
+      <h2>Tables</h2>
+      {Object.entries(TABLES).map(([name, { row, columns }]) => (
+        <details key={name}>
+          <summary title={row}><code>{name}</code></summary>
+          <dl>{Object.entries({ process: "the index of the process in the reel", ...columns }).map(([column, meaning]) => <div key={column} title={meaning}><dt><code>{column}</code></dt><dd class="soft">{meaning}</dd></div>)}</dl>
+        </details>
+      ))}
+    </section>
+    </div>
   );
 }
 

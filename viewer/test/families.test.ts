@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { blend, family, label } from "../src/families.ts";
+
+test("a call's colour is that of its family", () => {
+  const expected: [string, string, string][] = [
+    ["aten::addmm", "op", "matmul"],
+    ["aten::convolution", "op", "convolution"],
+    ["aten::scaled_dot_product_attention", "op", "attention"],
+    ["aten::native_layer_norm", "op", "normalisation"],
+    ["aten::embedding", "op", "index"],
+    ["aten::copy_", "op", "copy"],
+    ["aten::gelu", "op", "elementwise"],
+    ["c10d::allreduce_", "op", "communication"],
+    ["Optimizer.step#AdamW.step", "range", "optimizer"],
+    ["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "range", "data"],
+    ["nn.Module: Linear_0", "module", "module"],
+    ["my range", "range", "range"],
+    ["ampere_sgemm_128x64_tn", "kernel", "matmul"],
+    ["ncclDevKernel_AllReduce_Sum_f32", "kernel", "communication"],
+    ["Memcpy HtoD (Pinned -> Device)", "kernel", "copy"],
+    ["autograd::engine::evaluate_function: AddmmBackward0", "op", "matmul"],
+  ];
+  for (const [name, kind, wanted] of expected) assert.equal(family(name, kind), wanted, name);
+});
+
+test("a label leaves out what torch writes around a name", () => {
+  assert.equal(label("autograd::engine::evaluate_function: MulBackward0", "op"), "MulBackward0");
+  assert.equal(label("nn.Module: Linear", "module"), "Linear");
+  assert.equal(label("nn.Module: Linear", "range"), "nn.Module: Linear");
+});
+
+test("a blend of no part is the ground", () => {
+  assert.equal(blend("#ffffff", "#000000", 0), "#000000");
+  assert.equal(blend("#ffffff", "#000000", 1), "#ffffff");
+  assert.equal(blend("#ff0000", "#000000", 0.5), "#800000");
+});
