@@ -32,10 +32,11 @@ class LivingProcess(Process):
         self._claim = None
         self.spooled = self.in_memory = True
         self.content = content
+        self._rows = content.rows()
 
     @functools.cached_property
     def _decoded(self) -> dict[str, pa.Table]:
-        return self.content.tables()
+        return self.content.tables(self._rows)
 
 
 class GrowingReel:

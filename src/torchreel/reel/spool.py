@@ -127,10 +127,15 @@ class GrowingSpool:
         """The rows of a table that were decoded so far, in the parts in which they came."""
         return [table for table in self._rows[name] if table.num_rows]
 
-    def tables(self) -> dict[str, pa.Table]:
-        """All tables as they are now."""
+    def rows(self) -> dict[str, list[pa.Table]]:
+        """The same, of all tables, as it is now."""
         with self._lock:
-            found = {name: list(parts) for name, parts in self._rows.items()}
+            return {name: list(parts) for name, parts in self._rows.items()}
+
+    def tables(self, rows: dict[str, list[pa.Table]]) -> dict[str, pa.Table]:
+        """All tables, with these rows. What they refer to, stacks and the like, may be more than they need."""
+        found = {name: list(parts) for name, parts in rows.items()}
+        with self._lock:
             for name, columns in self._decoder.finish().items():
                 found[name].append(conform(TABLES[name], pa.record_batch(columns)))
             found[PROCESSES.name].append(_process_table(self._decoder, self._process.name, complete=False))
