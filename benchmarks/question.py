@@ -29,6 +29,7 @@ NAMES = (
     "graphs_inductor",
     "graphs_share",
     "edge",
+    "viewer",
 )
 # Only when named: they need valgrind, and snapshots that are not in the repository, or are about bytes alone.
 OPTIONAL = ("instructions", "prediction", "export_size")

@@ -32,7 +32,7 @@ export type Op = { process: number; id: number; name: string; kind: string; begi
   parent: number | null; parent_name: string | null; fwd: number | null; fwd_name: string | null; backward: { id: number; name: string; dur_ns: number }[];
   kernels: { id: number; name: string; device: string; stream: number; begin: number; dur_ns: number }[];
   flows: { process: number; id: number; name: string; begin: number; end: string }[]; counters: { name: string; value: number }[];
-  like: { calls: number; median_ns: number }; frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[] };
+  frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[] };
 export type Kernel = { process: number; id: number; name: string; device: string; stream: number; begin: number; dur_ns: number; op: number | null; op_name: string | null; after_launch_ns: number | null };
 export type Found = { calls: number; self_ns: number; rows: { process: number; id: number; name: string; begin: number; dur_ns: number }[] };
 

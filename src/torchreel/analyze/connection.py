@@ -26,17 +26,28 @@ def opened(
 
     With a range, `ops` has only the calls that began in it.
     """
-    import duckdb
-
     tables = tuple(tables)
     connection = connect(reel, tables)
     try:
-        if within is not None:
-            connection.execute("ALTER VIEW ops RENAME TO all_ops")
-            connection.execute(
-                f"CREATE VIEW ops AS SELECT * FROM all_ops WHERE start_ns >= {within[0]:d} AND start_ns < {within[1]:d}"
-            )
-        yield connection
+        with reading(reel, tables):
+            if within is not None:
+                connection.execute("ALTER VIEW ops RENAME TO all_ops")
+                begin, end = within
+                connection.execute(
+                    f"CREATE VIEW ops AS SELECT * FROM all_ops WHERE start_ns >= {begin:d} AND start_ns < {end:d}"
+                )
+            yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def reading(reel: Reel, tables: Iterable[str] = TABLES) -> Iterator[None]:
+    """Errors of DuckDB's while tables are read, as what they say of the reel."""
+    import duckdb
+
+    try:
+        yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
         raise  # the statement is wrong, not the reel
     except duckdb.InterruptException:
@@ -45,5 +56,3 @@ def opened(
         raise QueryError(f"There is too little memory to read {reel.path}: {first_line(error)}.") from None
     except duckdb.Error as error:
         raise unreadable(reel, tables, error) from None
-    finally:
-        connection.close()

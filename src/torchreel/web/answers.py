@@ -14,7 +14,7 @@ from torchreel.web import sql
 from torchreel.web.query import Query
 from torchreel.web.questions.about import about, lanes
 from torchreel.web.questions.averages import averages
-from torchreel.web.questions.calls import area, call, kernel, neighbour, search
+from torchreel.web.questions.calls import area, call, kernel, like, neighbour, search
 from torchreel.web.questions.counters import counters
 from torchreel.web.questions.diff import diff
 from torchreel.web.questions.flame import flame
@@ -41,6 +41,8 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "memory": memory,
     "tape": tape,
 }
+# Of one row, by its process and id.
+_OF_ONE = {"op": call, "like": like, "kernel": kernel}
 _LONGEST_STATEMENT = 10_000
 
 
@@ -58,10 +60,8 @@ class Answers:
             return self._sql(body)
         if match := re.fullmatch(r"tile/(\d{1,3})/(\d{1,18})", path):
             return self._tile(int(match[1]), int(match[2]), Query(values))
-        if match := re.fullmatch(r"op/(\d{1,9})/(\d{1,18})", path):
-            return call(self._viewed, int(match[1]), int(match[2]))
-        if match := re.fullmatch(r"kernel/(\d{1,9})/(\d{1,18})", path):
-            return kernel(self._viewed, int(match[1]), int(match[2]))
+        if match := re.fullmatch(r"(op|like|kernel)/(\d{1,9})/(\d{1,18})", path):
+            return _OF_ONE[match[1]](self._viewed, int(match[2]), int(match[3]))
         if path == "revision":
             query = Query(values)
             return self._viewing.revision(query.number("since", 0, 1 << 62, 0) if "since" in query else None)

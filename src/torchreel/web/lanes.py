@@ -31,15 +31,22 @@ class Labels:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
+        self._all: list[tuple[str, str]] = []
 
     def number(self, name: str, kind: str) -> int:
-        return self._numbers.setdefault((name, kind), len(self._numbers))
+        number = self._numbers.setdefault((name, kind), len(self._all))
+        if number == len(self._all):
+            self._all.append((name, kind))
+        return number
+
+    def __getitem__(self, number: int) -> tuple[str, str]:
+        return self._all[number]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._numbers)
+        return iter(list(self._all))
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._all)
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,14 @@ class Lane:
         """Its calls again, to be sorted anew."""
         threads, depths = (np.full(len(self), number, np.int64) for number in (self.thread, self.depth))
         return Rows(threads, depths, self.starts, np.diff(self.sums), self.ids, self.labels)
+
+    def find(self, number: int) -> int | None:
+        """Where the call with this id is. Ids grow with time, but for calls that come from other tools."""
+        at = int(self.ids.searchsorted(number))
+        if at < len(self) and self.ids[at] == number:
+            return at
+        found = np.flatnonzero(self.ids == number)
+        return int(found[0]) if len(found) else None
 
     def beginning(self, moment: int) -> int:
         """Which call is the last that began at a moment or before."""

@@ -5,14 +5,17 @@ A reel that is still being recorded grows: `Viewing` gives another ViewedReel ea
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
-from typing import Any
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchreel.analyze.connection import opened
+from torchreel.analyze.connection import opened, reading
 from torchreel.analyze.memory import DeviceMemory, device_memories
 from torchreel.reel import Reel
 from torchreel.reel.growing import GrowingReel
@@ -21,6 +24,9 @@ from torchreel.web.lane_set import LaneSet
 from torchreel.web.lanes import Labels, Lane
 from torchreel.web.query import Query
 from torchreel.web.tiles import Curve
+
+if TYPE_CHECKING:
+    import duckdb
 
 _LOOK_EVERY_S = 0.5
 
@@ -36,12 +42,21 @@ class ViewedReel:
         """When it began, as time since the epoch."""
         self.end = end
         self._lane_set = lanes
+        self._asking = threading.Lock()
+        self._connection: contextlib.ExitStack | None = None
         self._without: tuple[tuple[str, ...], list[Lane]] | None = None
 
     @functools.cached_property
     def lanes(self) -> list[Lane]:
         """By number; those of a reel that grows keep theirs."""
         return self._lane_set.lanes_of(self.reel)
+
+    def find(self, process: int, number: int) -> tuple[Lane, int] | None:
+        """The lane of a call, and its place there."""
+        for lane in self.lanes:
+            if lane.process == process and lane.thread >= 0 and (at := lane.find(number)) is not None:
+                return lane, at
+        return None
 
     def lanes_without(self, kinds: tuple[str, ...]) -> list[Lane]:
         """The lanes without the calls of some kinds."""
@@ -76,6 +91,17 @@ class ViewedReel:
     def devices(self) -> list[DeviceMemory]:
         """The history of each device's memory."""
         return list(device_memories(self.reel))
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that stays open, for small questions: one at a time."""
+        with self._asking:
+            if self._connection is None:
+                self._connection = contextlib.ExitStack()
+                self._asked = self._connection.enter_context(opened(self.reel))
+                weakref.finalize(self, self._connection.close)
+            with reading(self.reel):
+                yield self._asked
 
     def range(self, query: Query) -> tuple[int, int]:
         """The range of time that a query gives, or the whole run, as times since the epoch."""

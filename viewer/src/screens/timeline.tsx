@@ -292,6 +292,13 @@ function Hint({ about }: { about: About }) {
 }
 
 function Details({ op }: { op: Op }) {
+  const [like, count] = useState<{ calls: number; median_ns: number } | null>(null);
+  useEffect(() => {
+    let current = true;
+    count(null);
+    ask<{ calls: number; median_ns: number }>(`like/${op.process}/${op.id}`).then((found) => current && count(found), () => {});
+    return () => { current = false; };
+  }, [op.process, op.id]);
   const own = op.frames.filter((frame) => !/site-packages|lib\/python3|^</.test(frame.file));
   return (
     <>
@@ -299,7 +306,7 @@ function Details({ op }: { op: Op }) {
       <dl class="pairs">
         <dt>began</dt><dd>{units.time(op.begin)}</dd><dt>module</dt><dd>{op.module_path ? <a href={href("modules", { q: op.module_path })}>{op.module_path}</a> : "–"}</dd>
         <dt>took</dt><dd><b data-testid="details-dur" data-ns={op.dur_ns}>{units.time(op.dur_ns)}</b>, itself {units.time(op.self_ns)}</dd><dt>class</dt><dd>{op.module_class ?? "–"}</dd>
-        <dt>like this</dt><dd>{units.count(op.like.calls)} calls of these shapes: median {units.time(op.like.median_ns)}</dd><dt>inputs</dt><dd title={op.dims ?? ""}>{op.dims ?? "record with --shapes"}</dd>
+        <dt>like this</dt><dd>{like ? `${units.count(like.calls)} calls of these shapes: median ${units.time(like.median_ns)}` : "counting …"}</dd><dt>inputs</dt><dd title={op.dims ?? ""}>{op.dims ?? "record with --shapes"}</dd>
         <dt>FLOPs</dt><dd>{op.flops ? `${units.flops(op.flops)}, ${units.flops((op.flops / op.self_ns) * 1e9)}FLOP/s` : "–"}</dd>
         <dt>{op.fwd !== null ? "forward" : "backward"}</dt>
         <dd>{op.fwd !== null ? <Jump process={op.process} id={op.fwd} name={op.fwd_name ?? ""} /> : op.backward.length ? <Jump process={op.process} id={op.backward[0].id} name={`${label(op.backward[0].name, "op")}, ${units.time(op.backward[0].dur_ns)}`} /> : "–"}</dd>

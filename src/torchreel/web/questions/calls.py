@@ -5,38 +5,58 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchreel.analyze.connection import opened
 from torchreel.errors import OptionError
 from torchreel.web.query import Query, rows_of
 from torchreel.web.viewed_reel import ViewedReel
 
-_TABLES = ("ops", "inputs", "modules", "stacks", "frames", "threads", "kernels", "flows", "counters")
+
+_FOR_EVER = 1 << 62
 
 
 def call(viewed: ViewedReel, process: int, number: int) -> Any:
     """One call with all that is known of it."""
-    with opened(viewed.reel, _TABLES) as connection:
-        rows = rows_of(connection.execute(_OP, [process, number]))
-        if not rows:
-            raise OptionError(f"There is no call {number} in process {process}.")
-        found = rows[0]
+    # Files are sorted by time: who says when a call began reads a part of them.
+    start = _start_of(viewed, process, number)
+    with viewed.asking() as connection:
+        (found,) = rows_of(connection.execute(_OP, [process, number, start]))
         found["frames"] = rows_of(connection.execute(_FRAMES, [process, found["stack"]]))
-        found["like"] = rows_of(connection.execute(_LIKE, [process, found["name"], found["inputs"]]))[0]
-        found["backward"] = rows_of(connection.execute(_RELATED, [process, "fwd", number]))
-        found["children"] = rows_of(connection.execute(_CHILDREN, [process, number]))
-        for link in ("parent", "fwd"):
-            named = rows_of(connection.execute(_NAMED, [process, found[link]])) if found[link] is not None else []
-            found[f"{link}_name"] = named[0]["name"] if named else None
+        # A call is differentiated in its step or in the next one.
+        until = connection.execute(_NEXT_STEP_ENDS, [process, found["step"]]).fetchall()[0][0]
+        found["backward"] = rows_of(connection.execute(_BACKWARD, [process, number, start, until or _FOR_EVER]))
+        found["children"] = rows_of(connection.execute(_CHILDREN, [process, number, start, start + found["dur_ns"]]))
         found["kernels"] = rows_of(connection.execute(_LAUNCHED, [viewed.origin, process, number]))
         found["flows"] = rows_of(connection.execute(_FLOWS, [viewed.origin, process, number]))
         found["counters"] = rows_of(connection.execute(_COUNTERS, [process, number]))
-    found["begin"] = found["start_ns"] - viewed.origin
+    for link in ("parent", "fwd"):
+        found[f"{link}_name"] = _name_of(viewed, process, found[link])
+    found["begin"] = start - viewed.origin
     return found
+
+
+def _start_of(viewed: ViewedReel, process: int, number: int) -> int:
+    found = viewed.find(process, number)
+    if found is None:
+        raise OptionError(f"There is no call {number} in process {process}.")
+    lane, at = found
+    return int(lane.starts[at]) + viewed.origin
+
+
+def _name_of(viewed: ViewedReel, process: int, number: int | None) -> str | None:
+    found = None if number is None else viewed.find(process, number)
+    return None if found is None else viewed.labels[int(found[0].labels[found[1]])][0]
+
+
+def like(viewed: ViewedReel, process: int, number: int) -> Any:
+    """How many calls of the same name and inputs there are, and how long the one in the middle took."""
+    start = _start_of(viewed, process, number)
+    with viewed.asking() as connection:
+        (key,) = connection.execute(_KEY, [process, number, start]).fetchall()
+        return rows_of(connection.execute(_LIKE, [process, *key]))[0]
 
 
 def kernel(viewed: ViewedReel, process: int, number: int) -> Any:
     """One activity of a device, with the call that launched it."""
-    with opened(viewed.reel, ("ops", "kernels")) as connection:
+    with viewed.asking() as connection:
         rows = rows_of(connection.execute(_KERNEL, [viewed.origin, process, number]))
     if not rows:
         raise OptionError(f"There is no kernel {number} in process {process}.")
@@ -57,7 +77,7 @@ def neighbour(viewed: ViewedReel, query: Query) -> Any:
 
 def area(viewed: ViewedReel, query: Query) -> Any:
     """What is in a range of time: calls, time, bytes and FLOPs by name."""
-    with opened(viewed.reel, ("ops", "kernels")) as connection:
+    with viewed.asking() as connection:
         return {"rows": rows_of(connection.execute(_AREA, list(viewed.range(query))))}
 
 
@@ -67,7 +87,7 @@ def search(viewed: ViewedReel, query: Query) -> Any:
     if not text or len(text) > 200:
         raise OptionError("Give q, a text of 1 to 200 characters, to search for.")
     pattern = "%" + re.sub(r"([%_\\])", r"\\\1", text) + "%"
-    with opened(viewed.reel, ("ops",)) as connection:
+    with viewed.asking() as connection:
         head = rows_of(connection.execute(_FOUND, [pattern]))[0]
         rows = rows_of(connection.execute(_MATCHES, [viewed.origin, pattern]))
     return {**head, "rows": rows}
@@ -79,7 +99,8 @@ _OP = """
     LEFT JOIN inputs AS i ON i.process = o.process AND i.id = o.inputs
     LEFT JOIN modules AS m ON m.process = o.process AND m.id = o.module
     LEFT JOIN threads AS t ON t.process = o.process AND t.id = o.thread
-    WHERE o.process = $1 AND o.id = $2"""
+    WHERE o.process = $1 AND o.id = $2 AND o.start_ns = $3"""
+_KEY = "SELECT name, inputs FROM ops WHERE process = $1 AND id = $2 AND start_ns = $3"
 _FRAMES = """
     SELECT f.id, f.file, f.line, f.function FROM (
         SELECT process, unnest(frames) AS frame, generate_subscripts(frames, 1) AS position FROM stacks
@@ -88,12 +109,13 @@ _FRAMES = """
 _LIKE = """
     SELECT count(*) AS calls, median(dur_ns)::BIGINT AS median_ns FROM ops
     WHERE process = $1 AND name = $2 AND inputs IS NOT DISTINCT FROM $3"""
-_RELATED = """
-    SELECT id, name, dur_ns, thread FROM ops WHERE process = $1 AND $2 = 'fwd' AND fwd = $3 ORDER BY id LIMIT 10"""
+_NEXT_STEP_ENDS = "SELECT max(end_ns) FROM steps WHERE process = $1 AND step <= $2 + 1"
+_BACKWARD = """
+    SELECT id, name, dur_ns, thread FROM ops
+    WHERE process = $1 AND fwd = $2 AND start_ns BETWEEN $3 AND $4 ORDER BY id LIMIT 10"""
 _CHILDREN = """
-    SELECT id, name, kind, dur_ns, self_ns FROM ops WHERE process = $1 AND parent = $2
+    SELECT id, name, kind, dur_ns, self_ns FROM ops WHERE process = $1 AND parent = $2 AND start_ns BETWEEN $3 AND $4
     ORDER BY dur_ns DESC, id LIMIT 20"""
-_NAMED = "SELECT name FROM ops WHERE process = $1 AND id = $2"
 _LAUNCHED = """
     SELECT id, name, device, stream, start_ns - $1 AS begin, dur_ns FROM kernels WHERE process = $2 AND op = $3
     ORDER BY start_ns, id LIMIT 10"""
