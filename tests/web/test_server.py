@@ -101,11 +101,27 @@ def test_about_and_an_op(served: Served) -> None:
     status, about, _ = served.ask("/api/about")
     assert status == 200
     assert about["summary"]["ops"] == 3 and about["end"] == 10
-    assert about["lanes"] == [[0, 0, 0, False], [0, 0, 1, False]]
-    assert about["labels"] == [["aten::linear", "op"], ["aten::mm", "op"], ["<b>&\x00", "op"]]
+    _, lanes, _ = served.ask("/api/lanes")
+    assert lanes["lanes"] == [[0, 0, 0, False], [0, 0, 1, False]]
+    assert lanes["labels"] == [["aten::linear", "op"], ["aten::mm", "op"], ["<b>&\x00", "op"]]
     _, op, _ = served.ask("/api/op/0/1")
     assert (op["name"], op["begin"], op["dur_ns"], op["parent_name"]) == ("aten::mm", 0, 5, "aten::linear")
     assert op["frames"] == [{"id": 0, "file": "/nowhere/train.py", "line": 3, "function": "main"}]
+    assert served.ask("/api/like/0/1")[1] == {"calls": 1, "median_ns": 5}
+    for path in ("op/0/99", "like/0/99", "op/7/1", "kernel/0/0"):
+        status, answer, _ = served.ask(f"/api/{path}")
+        assert status == 400 and answer["error"].startswith("There is no")
+
+
+def test_the_next_call_of_a_lane(served: Served) -> None:
+    def after(begin: int, by: int) -> object:
+        return served.ask(f"/api/neighbour?lane=0&begin={begin}&by={by}")[1]
+
+    first = after(-1 + 1, -1)
+    assert first is None
+    rows = [after(0, 1)]
+    assert all(row is None or row["process"] == 0 for row in rows)
+    assert served.ask("/api/neighbour?lane=9&begin=0&by=1")[0] == 400
 
 
 def test_the_numbers_are_those_of_the_report(served: Served) -> None:

@@ -9,7 +9,6 @@ from torchreel.errors import OptionError
 from torchreel.web.query import Query, rows_of
 from torchreel.web.viewed_reel import ViewedReel
 
-
 _FOR_EVER = 1 << 62
 
 
