@@ -117,10 +117,9 @@ def test_the_next_call_of_a_lane(served: Served) -> None:
     def after(begin: int, by: int) -> object:
         return served.ask(f"/api/neighbour?lane=0&begin={begin}&by={by}")[1]
 
-    first = after(-1 + 1, -1)
-    assert first is None
-    rows = [after(0, 1)]
-    assert all(row is None or row["process"] == 0 for row in rows)
+    assert after(0, 1) == {"process": 0, "id": 2, "kernel": False}
+    assert after(10, -1) == {"process": 0, "id": 0, "kernel": False}
+    assert after(0, -1) is None and after(10, 1) is None
     assert served.ask("/api/neighbour?lane=9&begin=0&by=1")[0] == 400
 
 
