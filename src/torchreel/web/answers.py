@@ -17,9 +17,12 @@ from torchreel.web.questions.averages import averages
 from torchreel.web.questions.calls import area, call, kernel, like, neighbour, search
 from torchreel.web.questions.counters import counters
 from torchreel.web.questions.diff import diff
+from torchreel.web.questions.edge import edge
 from torchreel.web.questions.flame import flame
 from torchreel.web.questions.memory import memory
+from torchreel.web.questions.modules import modules
 from torchreel.web.questions.overview import overview
+from torchreel.web.questions.slowest import slowest
 from torchreel.web.questions.source import lines, source
 from torchreel.web.questions.tape import tape
 from torchreel.web.tiles import LEVELS, WIDTH, tile
@@ -37,8 +40,11 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "source": source,
     "search": search,
     "diff": diff,
+    "edge": edge,
     "flame": flame,
     "memory": memory,
+    "modules": modules,
+    "slowest": slowest,
     "tape": tape,
 }
 # Of one row, by its process and id.

@@ -97,38 +97,59 @@ def diff(a: Reel, b: Reel, by: str = "name") -> Diff:
     """
     if by not in BY:
         raise OptionError(f"Reels cannot be compared by {by!r}: give one of {', '.join(BY)}.")
-    steps = [[row for row in steps_of(phases(reel)) if row["step"] is not None] for reel in (a, b)]
-    per_step = all(steps)
-    first, second = (_Side(reel, tuple(rows) if per_step else ()) for reel, rows in zip((a, b), steps, strict=True))
+    first, second = _sides(a, b)
     keys = ("name", "inputs") if by == "inputs" else (by,)
     groups_a, groups_b = (_groups(side, keys) for side in (first, second))
-    empty = np.zeros((_MEASURES, 1))
-    rows = [
-        _row(keys, key, groups_a.get(key, empty), groups_b.get(key, empty), first.units, second.units)
-        for key in dict.fromkeys((*groups_a, *groups_b))
-    ]
-    for row in rows:
-        key = tuple(row[name] for name in keys)
-        row["state"] = "both" if key in groups_a and key in groups_b else "new" if key in groups_b else "gone"
-    rows.sort(key=lambda row: (-abs(row["change_ns"]), tuple(str(row[name]) for name in keys)))
     summary_a, summary_b = summary(a), summary(b)
     peaks = [max((peak.bytes for peak in head.peak_memory), default=None) for head in (summary_a, summary_b)]
     return Diff(
         a=str(a.path),
         b=str(b.path),
-        per="step" if per_step else "run",
+        per="step" if first.steps else "run",
         a_steps=len(first.steps),
         b_steps=len(second.steps),
         wall_ns=_change(_walls(first, summary_a.wall_ns), _walls(second, summary_b.wall_ns)),
         self_ns=_change(*(_summed(groups, _SELF, side) for groups, side in ((groups_a, first), (groups_b, second)))),
         ops=_change(_op_counts(first), _op_counts(second)),
         peak_bytes=Change(float(peaks[0]), float(peaks[1])) if None not in peaks else None,  # type: ignore[arg-type]
-        rows=_table(keys, rows),
+        rows=_rows(keys, groups_a, groups_b, first.units, second.units),
     )
+
+
+def changes(a: Reel, b: Reel, keys: tuple[str, ...]) -> pa.Table:
+    """The rows of diff() by any groups of `averages`: ("module", "name") for the ops in each module."""
+    first, second = _sides(a, b)
+    groups = [_groups(side, keys) for side in (first, second)]
+    return _rows(keys, groups[0], groups[1], first.units, second.units)
+
+
+def compared_steps(a: Reel, b: Reel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of phases() that diff() compares, of each reel; none if they are compared as a whole."""
+    first, second = _sides(a, b)
+    return list(first.steps), list(second.steps)
 
 
 _MEASURES = 3
 _CALLS, _SELF, _BYTES = range(_MEASURES)
+
+
+def _sides(a: Reel, b: Reel) -> tuple[_Side, _Side]:
+    steps = [[row for row in steps_of(phases(reel)) if row["step"] is not None] for reel in (a, b)]
+    per_step = all(steps)
+    return _Side(a, tuple(steps[0]) if per_step else ()), _Side(b, tuple(steps[1]) if per_step else ())
+
+
+def _rows(
+    keys: tuple[str, ...], a: dict[tuple[Any, ...], Any], b: dict[tuple[Any, ...], Any], a_units: int, b_units: int
+) -> pa.Table:
+    """The groups of both, the greatest change first."""
+    empty = np.zeros((_MEASURES, 1))
+    rows = []
+    for key in dict.fromkeys((*a, *b)):
+        row = _row(keys, key, a.get(key, empty), b.get(key, empty), a_units, b_units)
+        rows.append({**row, "state": "both" if key in a and key in b else "new" if key in b else "gone"})
+    rows.sort(key=lambda row: (-abs(row["change_ns"]), tuple(str(row[name]) for name in keys)))
+    return _table(keys, rows)
 
 
 def _groups(side: _Side, keys: tuple[str, ...]) -> dict[tuple[Any, ...], Any]:

@@ -167,7 +167,7 @@ def _query(by: tuple[str, ...], steps: list[str], sort: str, limit: int | None, 
     texts = ", ".join(f'{GROUPS[group].text} AS "{group}"' for group in by)
     joins = " ".join(dict.fromkeys(GROUPS[group].join for group in by))
     steps = [
-        *([f"source AS ({_SOURCE.format(frames=stack_frames)})"] if "stack" in by else []),
+        *([f"source AS ({STACK_TEXTS.format(frames=stack_frames)})"] if "stack" in by else []),
         *steps,
         f"labelled AS (SELECT {texts}, {', '.join(f'g.{name}' for name in MEASURES)} FROM g {joins})",
         f"summed AS (SELECT {names}, {', '.join(f'sum({name})::BIGINT AS {name}' for name in MEASURES)}"
@@ -189,7 +189,7 @@ def _share(column: str) -> str:
 
 
 # The innermost frames of each stack, as text.
-_SOURCE = """
+STACK_TEXTS = """
     SELECT s.process, s.id, string_agg(f.file || '(' || f.line || '): ' || f.function, chr(10) ORDER BY s.place) AS text
     FROM (
         SELECT process, id, unnest(frames[1:{frames}]) AS frame, generate_subscripts(frames[1:{frames}], 1) AS place
