@@ -7,8 +7,10 @@ import { type About, ask, type Found, type Lanes, lost, received, waiting } from
 import { recording, watch } from "./growth.ts";
 import { help, KEYS, listenToKeys } from "./keys.ts";
 import { DiffScreen } from "./screens/diff.tsx";
+import { EdgeScreen } from "./screens/edge.tsx";
 import { FlameScreen } from "./screens/flame.tsx";
 import { MemoryScreen } from "./screens/memory.tsx";
+import { ModulesScreen } from "./screens/modules.tsx";
 import { OpsScreen } from "./screens/ops.tsx";
 import { OverviewScreen } from "./screens/overview.tsx";
 import { SourceScreen } from "./screens/source.tsx";
@@ -24,11 +26,12 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["timeline", "Timeline", (about) => <TimelineScreen about={about} />],
   ["flame", "Flame", (about) => <FlameScreen about={about} />],
   ["ops", "Ops", (about) => <OpsScreen about={about} />],
-  ["modules", "Modules", (about) => <OpsScreen about={about} by="module" />],
+  ["modules", "Modules", (about) => <ModulesScreen about={about} />],
   ["memory", "Memory", (about) => <MemoryScreen about={about} />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
   ["tape", "Tape", (about) => <TapeScreen about={about} />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],
+  ["edge", "Edge", (about) => <EdgeScreen about={about} />],
   ["sql", "SQL", (about) => <SqlScreen about={about} />],
 ];
 const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8", tape: "9" };

@@ -1,4 +1,5 @@
 /** Small parts that several screens share. */
+import "./widgets.css";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { revision } from "./growth.ts";
@@ -61,4 +62,42 @@ export function Colored({ color, width, class: name }: { color: string; width?: 
     if (width !== undefined) part.current!.style.width = width;
   }, [color, width]);
   return <span ref={part} class={name} />;
+}
+
+/** A choice of few, all of them in sight. */
+export function Segmented<T extends string>({ choices, value, onChoose, name, disabled }: { choices: [T, string][]; value: T; onChoose: (value: T) => void; name: string; disabled?: (value: T) => string | undefined }) {
+  return (
+    <span class="segmented" role="group" aria-label={name}>
+      {choices.map(([key, text]) => <button key={key} aria-pressed={value === key} disabled={disabled?.(key) !== undefined} title={disabled?.(key)} onClick={() => onChoose(key)} data-choice={key}>{text}</button>)}
+    </span>
+  );
+}
+
+/** A part of a whole, as a bar in a cell. */
+export function ShareBar({ part, color = "accent" }: { part: number; color?: string }) {
+  return <span class="share-track"><Colored class="share-bar" color={color} width={`${Math.max(0, Math.min(100, 100 * part))}%`} /></span>;
+}
+
+/** A command to run, with a button that copies it. */
+export function Command({ text }: { text: string }) {
+  const [copied, set] = useState(false);
+  return (
+    <span class="command">
+      <code data-testid="command">{text}</code>
+      <button class="plain" onClick={() => void navigator.clipboard.writeText(text).then(() => set(true), () => {})}>{copied ? "copied" : "copy"}</button>
+    </span>
+  );
+}
+
+/** Arrows, Home and End move between the rows of a table that can have the focus. */
+export function moveInRows(event: KeyboardEvent): boolean {
+  const table = event.currentTarget as HTMLElement;
+  const rows = [...table.querySelectorAll<HTMLElement>("tr[tabindex]")].filter((row) => row.closest("table") === table || table.contains(row));
+  const at = rows.indexOf(document.activeElement as HTMLElement);
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
+  if (to === undefined || at < 0 || !rows[to]) return false;
+  event.preventDefault();
+  rows[to].focus();
+  rows[to].scrollIntoView({ block: "nearest" });
+  return true;
 }

@@ -1,51 +1,120 @@
-/** Which op, which shapes? The table of `torchreel report`. */
+/** Which op, which shapes? The table of `torchreel report`; a row opens its slowest calls. */
+import "./ops.css";
 import { useState } from "preact/hooks";
 import { type About, ask, type Row } from "../api.ts";
-import { label } from "../families.ts";
-import { change, query, range } from "../state.ts";
+import { family, label } from "../families.ts";
+import { Slowest, type Where } from "../slowest.tsx";
+import { change, go, query, range } from "../state.ts";
 import * as units from "../units.ts";
-import { Empty, useAnswer } from "../widgets.tsx";
+import { Colored, Empty, moveInRows, ShareBar, useAnswer } from "../widgets.tsx";
 
-const BY: Record<string, string> = { name: "op", "name,inputs": "op and shapes", module: "module", line: "your line", "name,line": "op and your line", thread: "thread", step: "step", kind: "kind", process: "process" };
-const NEEDS: Record<string, [string, string]> = { inputs: ["shapes", "--shapes"], module: ["modules", "--modules"], line: ["stacks", "--stacks"] };
-const SORTS: Record<string, keyof Row> = { self: "self_ns", total: "total_ns", count: "calls", average: "average_ns", memory: "self_alloc_bytes", flops: "flops" };
+const WORDS: [string, string][] = [["name", "op"], ["inputs", "shapes"], ["overload", "overload"], ["module", "module"], ["line", "your line"], ["stack", "stack"], ["kind", "kind"], ["step", "step"], ["thread", "thread"], ["process", "process"]];
+const TITLES = Object.fromEntries(WORDS);
+const NEEDS: Record<string, [string, string, string]> = { inputs: ["shapes", "--shapes", "Shapes were"], module: ["modules", "--modules", "Modules were"], line: ["stacks", "--stacks", "Stacks were"], stack: ["stacks", "--stacks", "Stacks were"] };
+const SORTS = ["self", "total", "average", "count", "memory", "flops"];
+const KINDS = ["op", "backward", "range", "module", "python", "torchscript", "lite", "custom", "static_runtime", "other"];
+const AT_ONCE = 300;
 
-export function OpsScreen({ about, by: fixed }: { about: About; by?: string }) {
-  const by = fixed ?? (query.value.by && query.value.by in BY ? query.value.by : "name");
-  const sort = query.value.sort && query.value.sort in SORTS ? query.value.sort : "self";
-  const { answer, problem } = useAnswer(`${by}/${sort}/${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Row[]; all: number }>("averages", { by, sort, limit: 2000, ...range.value }));
-  const [picked, pick] = useState<string | null>(null);
-  const missing = by.split(",").map((word) => NEEDS[word]).find((need) => need && !about.summary.recorded[need[0]]);
+/** Shapes and overloads say nothing without the op that they belong to, as in `report`. */
+function groupsOf(words: string): string[] {
+  const known = words.split(",").filter((word) => word in TITLES);
+  const groups = WORDS.map(([word]) => word).filter((word) => known.includes(word));
+  if (!groups.length) return ["name"];
+  return !groups.includes("name") && groups.some((word) => word === "inputs" || word === "overload") ? ["name", ...groups] : groups;
+}
+
+export function OpsScreen({ about }: { about: About }) {
+  const groups = groupsOf(query.value.by ?? "name");
+  const by = groups.join(",");
+  const sort = SORTS.includes(query.value.sort) ? query.value.sort : "self";
+  const kind = KINDS.includes(query.value.kind) ? query.value.kind : "";
+  const { answer, problem } = useAnswer(`${by}/${sort}/${kind}/${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Row[]; all: number }>("averages", { by, sort, limit: 5000, ...(kind && { kind }), ...range.value }));
+  const [most, setMost] = useState(AT_ONCE);
+  const missing = groups.map((word) => NEEDS[word]).find((need) => need && !about.summary.recorded[need[0]]);
   const text = (query.value.q ?? "").toLowerCase();
-  const columns = by.split(",");
-  const rows = (answer?.rows ?? []).filter((row) => !text || columns.some((column) => String(row[column] ?? "").toLowerCase().includes(text)));
-  const heads: [string, string][] = [["self", "Self"], ["total", "Total"], ["average", "Average"], ["count", "Calls"], ["memory", "Memory"], ["flops", "FLOPs"]];
-  const table = (
-    <table class="grid">
-      <thead><tr>{columns.map((column) => <th key={column}>{column}</th>)}<th class="n">Self %</th>{heads.map(([key, name]) => <th class="n" key={key}><button onClick={() => change({ sort: key })} aria-pressed={sort === key}>{name}{sort === key ? " ↓" : ""}</button></th>)}<th class="n">Rate</th></tr></thead>
+  const module = groups.includes("module") ? (query.value.module ?? "") : "";
+  // Rows of another grouping may still be there for a moment: they have other columns.
+  const fitting = answer && (answer.rows.length === 0 || groups.every((group) => group in answer.rows[0])) ? answer.rows : [];
+  const rows = fitting.filter((row) => (!text || groups.some((group) => String(row[group] ?? "").toLowerCase().includes(text))) && (!module || row.module === module || String(row.module).startsWith(`${module}.`)));
+  const toggle = (word: string) => change({ by: groups.includes(word) ? groups.filter((each) => each !== word).join(",") : [...groups, word].join(","), open: "" }, false);
+  const kinds = KINDS.filter((each) => about.labels.some(([, kind]) => kind === each));
+  return (
+    <section class="panel ops">
+      <div class="tools">
+        <span class="caption">By</span>
+        <span class="by-words" role="group" aria-label="by">{WORDS.map(([word, title]) => <button key={word} aria-pressed={groups.includes(word)} onClick={() => toggle(word)} data-by={word}>{title}</button>)}</span>
+        <select aria-label="kinds of calls" value={kind} onChange={(event) => change({ kind: event.currentTarget.value, open: "" }, false)}><option value="">all kinds</option>{kinds.map((each) => <option key={each} value={each}>{each}</option>)}</select>
+        {module && <span class="chip"><span title={module}>{module}</span><button aria-label="all modules" onClick={() => change({ module: "" }, false)}>×</button></span>}
+        <input class="push" placeholder="filter" aria-label="filter" value={query.value.q ?? ""} onInput={(event) => change({ q: event.currentTarget.value })} />
+        <span class="soft" data-testid="op-count">{answer ? `${rows.length === answer.all ? "" : `${units.count(rows.length)} of `}${units.count(answer.all)} rows` : "Adding up …"}</span>
+      </div>
+      {problem && <p class="error">{problem}</p>}
+      {missing ? <Empty flag={missing[1]}>{missing[2]} not recorded.</Empty>
+        : !answer ? null
+        : answer.all === 0 ? <Empty>No calls were recorded{kind ? ` of kind ${kind}` : ""}{range.value ? " in this range" : ""}.</Empty>
+        : rows.length === 0 ? <Empty>No row holds “{query.value.q || module}”.</Empty>
+        : (
+          <div class="table-frame">
+            <OpsTable rows={rows.slice(0, most)} groups={groups} sort={sort} />
+            {rows.length > most && <p class="more">These are {units.count(most)} of {units.count(rows.length)} rows. <button class="plain" onClick={() => setMost(most + 1000)}>more</button></p>}
+            {answer.all > answer.rows.length && rows.length <= most && <p class="more">The first {units.count(answer.rows.length)} of {units.count(answer.all)} rows were looked at: sort or group another way, or run <code>torchreel report --limit 0</code>.</p>}
+          </div>
+        )}
+    </section>
+  );
+}
+
+function OpsTable({ rows, groups, sort }: { rows: Row[]; groups: string[]; sort: string }) {
+  const memory = rows.some((row) => row.self_alloc_bytes);
+  const flops = rows.some((row) => row.flops);
+  const crowded = groups.length > 2;
+  const heads: [string, string, string][] = [["self", "Self", "n"], ["total", "Total", "n"], ...(crowded ? [] : [["average", "Average", "n"] as [string, string, string]]), ["count", "Calls", "n"], ...(memory ? [["memory", "Memory", "wide n"] as [string, string, string]] : []), ...(flops ? [["flops", "FLOPs", "n"] as [string, string, string]] : [])];
+  const most = Math.max(...rows.map((row) => row.self_percent), 0.001);
+  const columns = groups.length + heads.length + 1 + Number(flops);
+  const open = query.value.open ?? "";
+  const key = (event: KeyboardEvent) => {
+    const row = (event.target as HTMLElement).closest<HTMLElement>("tr[data-key]");
+    if ((event.key === "Enter" || event.key === " ") && row && event.target === row) { event.preventDefault(); change({ open: row.dataset.key === open ? "" : row.dataset.key! }); }
+    else moveInRows(event);
+  };
+  return (
+    <table class={`grid ${crowded ? "crowded" : ""}`} onKeyDown={key}>
+      <thead><tr>{groups.map((group) => <th key={group} class="text">{TITLES[group]}</th>)}<th class="n barred">Self %</th>{heads.map(([word, title, style]) => <th class={style} key={word} aria-sort={sort === word ? "descending" : "none"}><button onClick={() => change({ sort: word }, false)}>{title}{sort === word ? " ↓" : ""}</button></th>)}{flops && <th class="wide n" title="FLOPs by self time">GFLOP/s</th>}</tr></thead>
       <tbody>
-        {rows.slice(0, 500).map((row) => {
-          const key = columns.map((column) => row[column]).join("\n");
-          return (
-            <tr key={key} class={picked === key ? "picked" : ""} onClick={() => pick(key)} data-testid={fixed === "module" ? "module-row" : "op-row"} data-name={String(row[columns[0]])} data-path={String(row[columns[0]])} data-self-ns={row.self_ns} data-calls={row.calls}>
-              {columns.map((column) => <td key={column} title={String(row[column] ?? "")}>{column === "name" ? label(String(row.name), "op") : String(row[column] ?? "–")}</td>)}
-              <td class="n">{row.self_percent.toFixed(2)} %</td><td class="n">{units.time(row.self_ns)}</td><td class="n">{units.time(row.total_ns)}</td><td class="n">{row.average_ns === null ? "" : units.time(row.average_ns)}</td><td class="n">{units.count(row.calls)}</td>
-              <td class="n">{row.self_alloc_bytes === null ? "" : units.bytes(row.self_alloc_bytes)}</td><td class="n">{row.flops ? units.flops(row.flops) : ""}</td><td class="n">{row.flops ? `${units.flops((row.flops / row.self_ns) * 1e9)}FLOP/s` : ""}</td>
-            </tr>
-          );
+        {rows.map((row) => {
+          const values = JSON.stringify(groups.map((group) => row[group]));
+          const color = row.name === undefined ? "accent" : family(String(row.name), "op");
+          return [
+            <tr key={values} tabIndex={0} class={open === values ? "picked" : ""} data-key={values} aria-expanded={open === values} onClick={() => change({ open: open === values ? "" : values })} data-testid="op-row" data-name={String(row[groups[0]])} data-self-ns={row.self_ns} data-calls={row.calls}>
+              {groups.map((group) => <Text key={group} group={group} value={row[group]} />)}
+              <td class="n share"><ShareBar part={row.self_percent / most} color={color} /><span class="percent">{row.self_percent.toFixed(2)} %</span></td>
+              <td class="n">{units.time(row.self_ns)}</td><td class="n">{units.time(row.total_ns)}</td>{!crowded && <td class="n">{row.average_ns === null ? "" : units.time(row.average_ns)}</td>}<td class="n">{units.count(row.calls)}</td>
+              {memory && <td class="n">{row.self_alloc_bytes ? units.bytes(row.self_alloc_bytes) : ""}</td>}
+              {flops && <td class="n">{row.flops ? units.flops(row.flops) : ""}</td>}{flops && <td class="n">{row.flops && row.self_ns ? (row.flops / row.self_ns).toFixed(2) : ""}</td>}
+            </tr>,
+            open === values && <tr key={`${values} calls`} class="opened"><td colSpan={columns}><Opened row={row} groups={groups} /></td></tr>,
+          ];
         })}
       </tbody>
     </table>
   );
+}
+
+function Opened({ row, groups }: { row: Row; groups: string[] }) {
+  const where: Where = Object.fromEntries(groups.map((group) => [group, row[group] === null ? "" : String(row[group])]));
+  const name = groups.includes("name") ? String(row.name) : null;
   return (
-    <section class="panel">
-      <div class="tools">
-        {!fixed && <label>By <select value={by} onChange={(event) => change({ by: event.currentTarget.value })}>{Object.entries(BY).map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>}
-        <input placeholder="filter" aria-label="filter" value={query.value.q ?? ""} onInput={(event) => change({ q: event.currentTarget.value })} />
-        <span class="soft">{answer ? `${units.count(rows.length)} of ${units.count(answer.all)} rows` : "Adding up …"}</span>
-      </div>
-      {problem && <p class="error">{problem}</p>}
-      {missing ? <Empty flag={missing[1]} /> : answer && answer.rows.length === 0 ? <Empty>No calls were recorded.</Empty> : table}
-    </section>
+    <>
+      <Slowest where={where} />
+      {name && <p class="tools"><button class="plain" onClick={() => go("flame", { name, q: "" })}>callers and callees</button><button class="plain" onClick={() => go("timeline", { q: name })}>all in the timeline</button>{!groups.includes("inputs") && <button class="plain" onClick={() => change({ by: [...groups, "inputs"].join(","), q: name, open: "" }, false)}>by shapes</button>}{!groups.includes("module") && <button class="plain" onClick={() => change({ by: [...groups, "module"].join(","), q: name, open: "" }, false)}>by module</button>}{!groups.includes("line") && <button class="plain" onClick={() => change({ by: [...groups, "line"].join(","), q: name, open: "" }, false)}>by your line</button>}</p>}
+    </>
   );
+}
+
+function Text({ group, value }: { group: string; value: string | number | null }) {
+  const text = value === null ? `(no ${group})` : String(value);
+  if (group === "name") return <td class="name" title={text}><Colored class="swatch" color={family(text, "op")} />{label(text, "op")}</td>;
+  // The end of a path says more than its beginning.
+  if (group === "module" || group === "line") return <td class="end" title={text}><bdi>{text}</bdi></td>;
+  return <td class="name" title={text}>{group === "stack" ? text.split("\n")[0] : text}</td>;
 }
