@@ -58,7 +58,7 @@ function Numbers({ diff }: { diff: Diff }) {
           <div class="panel" key={name}>
             <div>{name}</div>
             <div class="number">{value ? <>{text(value.b)} <small class={noise || !value.change ? "noise" : value.change > 0 ? "more-than" : "less-than"}>{value.percent === null ? "" : `${value.percent > 0 ? "+" : ""}${value.percent.toFixed(1)} %`}</small></> : "–"}</div>
-            <div class="from">{value ? `from ${text(value.a)}${value.spread ? `, ± ${text(value.spread)} between steps` : ""}${noise && value.change ? ": may be noise" : ""}` : "record both with --memory"}</div>
+            <div class="from">{value ? `from ${text(value.a)}${value.spread ? `, ± ${text(value.spread)}` : ""}${noise && value.change ? ": may be noise" : ""}` : "record both with --memory"}</div>
           </div>
         );
       })}
@@ -123,7 +123,8 @@ function Rows({ about, diff, by }: { about: About; diff: Diff; by: By }) {
   const given = by === "tree" ? (diff.tree ?? []) : diff.rows;
   const fitting = given.length === 0 || groups.every((group) => group in given[0]) ? given : [];
   const found = fitting.filter((row) => !text || groups.some((group) => String(row[group]).toLowerCase().includes(text)));
-  const rows = sort ? [...found].sort((a, b) => (sort === "less" ? a.change_ns - b.change_ns : b.change_ns - a.change_ns)) : found;
+  const sorted = sort ? [...found].sort((a, b) => (sort === "less" ? a.change_ns - b.change_ns : b.change_ns - a.change_ns)) : found;
+  const rows = by === "tree" ? sorted.filter((row) => row.name) : sorted;
   const widest = Math.max(...rows.map((row) => Math.abs(row.change_ns)), 1);
   const missing = NEEDS[by] && !about.summary.recorded[NEEDS[by]![0]] ? NEEDS[by] : null;
   return (
@@ -131,12 +132,12 @@ function Rows({ about, diff, by }: { about: About; diff: Diff; by: By }) {
       <div class="tools">
         <Segmented name="by" choices={BY} value={by} onChoose={(value) => change({ by: value }, false)} />
         <select aria-label="order" value={sort} onChange={(event) => change({ sort: event.currentTarget.value }, false)}>{SORTS.map(([key, title]) => <option key={key} value={key}>{title}</option>)}</select>
-        <span class="soft">{by === "tree" ? `the ops in their modules, as wide as they are in the reel in which they take longer` : `self time, A is ${units.tail(diff.a, 1)}, B is ${units.tail(diff.b, 1)}${diff.per === "step" ? ", by the step" : ", as a whole"}`}</span>
+        <span class="soft">{by === "tree" ? "ops in their modules" : `self time, A is ${units.tail(diff.a, 1)}, B is ${units.tail(diff.b, 1)}${diff.per === "step" ? ", by the step" : ", as a whole"}`}</span>
         <input class="push" placeholder="filter" aria-label="filter" value={query.value.q ?? ""} onInput={(event) => change({ q: event.currentTarget.value })} />
       </div>
       {missing ? <Empty flag={missing[1]} /> : rows.length === 0 ? <Empty>{text ? `No row holds “${query.value.q}”.` : "No ops were recorded in either reel."}</Empty> : (
         <>
-          {by === "tree" && <ChangeIcicle rows={rows} />}
+          {by === "tree" && <ChangeIcicle rows={given} />}
           <table class="grid" onKeyDown={(event) => { moveInRows(event); if (event.key === "Enter" && (event.target as HTMLElement).matches("tr[tabindex]")) (event.target as HTMLElement).querySelector<HTMLAnchorElement>("a")?.click(); }}>
             <thead><tr>{groups.map((key) => <th key={key}>{key}</th>)}<th class="n">A self</th><th class="n">B self</th><th class="n">Change</th><th class="n" title="the standard deviation between steps, the larger one of the two">Spread</th><th class="diverging"><span class="less-than">◂ less</span> · <span class="more-than">more ▸</span></th><th class="n">A calls</th><th class="n">B calls</th><th class="state"></th></tr></thead>
             <tbody>{rows.slice(0, most).map((row) => {
@@ -190,7 +191,7 @@ function ChangeIcicle({ rows }: { rows: Row[] }) {
   const { nodes } = built;
   return (
     <>
-      <div class="soft" aria-live="polite">{at >= 0 && nodes[at] ? <><b>{nodes[at].path}</b> {units.time(nodes[at].a)} to {units.time(nodes[at].b)}: {signed(nodes[at].b - nodes[at].a)}{nodes[at].spread ? `, ± ${units.time(nodes[at].spread)}` : ""}</> : <>Click a box, or move with the arrows. <span class="more-than">Red takes longer</span>, <span class="less-than">blue less</span>, pale may be noise.</>}{top >= 0 && <> <button class="plain" onClick={() => setTop(-1)}>← whole width</button></>}</div>
+      <div class="soft" aria-live="polite">{at >= 0 && nodes[at] ? <><b>{nodes[at].path}</b> {units.time(nodes[at].a)} to {units.time(nodes[at].b)}: {signed(nodes[at].b - nodes[at].a)}{nodes[at].spread ? `, ± ${units.time(nodes[at].spread)}` : ""}</> : <>A box is as wide as its ops, each in the reel in which it takes longer. <span class="more-than">Red takes longer</span>, <span class="less-than">blue less</span>, pale may be noise.</>}{top >= 0 && <> <button class="plain" onClick={() => setTop(-1)}>← whole width</button></>}</div>
       <div class="icicles">
         <Icicle tree={built.tree} look={{ text: (node) => `${nodes[node].name}  ${signed(nodes[node].b - nodes[node].a)}`, color: (node, palette) => (nodes[node].b >= nodes[node].a ? palette.communication : palette.accent), pale: (node) => Math.abs(nodes[node].b - nodes[node].a) <= Math.max(nodes[node].spread, 0.02 * Math.max(nodes[node].a, nodes[node].b)) }} top={top} chosen={chosen} name="changes by module and op" testid="diff-icicle" onChoose={choose} onTop={setTop} onHover={hover} />
       </div>
@@ -200,13 +201,14 @@ function ChangeIcicle({ rows }: { rows: Row[] }) {
 
 type Node = { name: string; path: string; parent: Node | null; a: number; b: number; spread: number; wide: number };
 
-/** A box is as wide as what is in it; a leaf as its longer time, so that what is gone is seen as well. */
+/** A box is as wide as the ops in it, each as its longer time, so that what is gone is seen as well. */
 function treeOf(rows: Row[]): { tree: Tree; nodes: Node[] } {
   const found = new Map<string, Node>();
   const node = (path: string, name: string, parent: Node | null): Node => {
     if (!found.has(path)) found.set(path, { name, path, parent, a: 0, b: 0, spread: 0, wide: 0 });
     return found.get(path)!;
   };
+  const filled = (each: Node, row: Row) => Object.assign(each, { a: row.a_self_ns, b: row.b_self_ns, spread: row.spread_ns });
   for (const row of rows) {
     const module = String(row.module);
     let parent: Node | null = null;
@@ -215,14 +217,9 @@ function treeOf(rows: Row[]): { tree: Tree; nodes: Node[] } {
       path = path ? `${path}.${part}` : part;
       parent = node(path, part, parent);
     }
-    const leaf = node(`${module} › ${row.name}`, label(String(row.name), "op"), parent);
-    for (let each: Node | null = leaf; each; each = each.parent) {
-      each.a += row.a_self_ns;
-      each.b += row.b_self_ns;
-      each.wide += Math.max(row.a_self_ns, row.b_self_ns);
-      // Steps of parts are not independent: their spreads added up are the most that it can be.
-      each.spread += row.spread_ns;
-    }
+    if (!row.name) { filled(parent!, row); continue; }
+    const leaf = filled(node(`${module} › ${row.name}`, label(String(row.name), "op"), parent), row);
+    for (let each: Node | null = leaf; each; each = each.parent) each.wide += Math.max(row.a_self_ns, row.b_self_ns);
   }
   const depth = (each: Node): number => (each.parent ? depth(each.parent) + 1 : 0);
   const nodes = [...found.values()].filter((each) => each.wide > 0).sort((a, b) => b.wide - a.wide || depth(a) - depth(b));

@@ -63,7 +63,7 @@ function Ratio({ ratio }: { ratio: number | null }) {
 const matches = (...texts: string[]): boolean => { const text = (query.value.q ?? "").toLowerCase(); return !text || texts.some((each) => each.toLowerCase().includes(text)); };
 
 function Pair({ a, b, most, color }: { a: number; b: number; most: number; color: string }) {
-  return <span class="pair"><Colored class="share-bar" color="module" width={`${(100 * a) / most}%`} /><Colored class="share-bar" color={color} width={`${(100 * b) / most}%`} /></span>;
+  return <span class="pair"><Colored class={a ? "share-bar" : "share-bar none"} color="module" width={`${(100 * a) / most}%`} /><Colored class={b ? "share-bar" : "share-bar none"} color={color} width={`${(100 * b) / most}%`} /></span>;
 }
 
 function Matches({ rows, sides }: { rows: Match[]; sides: Side[] }) {
@@ -75,7 +75,7 @@ function Matches({ rows, sides }: { rows: Match[]; sides: Side[] }) {
       <thead><tr><th>Module</th><th>Op</th><th class="names">{sides[0].format ?? "A"}</th><th class="names">{sides[1].format ?? "B"}</th><th class="n">A</th><th class="n">B</th><th class="n">B / A</th><th class="barred"><Colored class="swatch" color="module" />A <Colored class="swatch" color="optimizer" />B</th></tr></thead>
       <tbody>{shown.slice(0, 1000).map((row) => (
         <tr key={`${row.path}\n${row.op}`} tabIndex={0} class={row.left && row.right ? "" : "alone"} data-testid="edge-row" data-name={row.op} data-path={row.path} data-ns={row.left?.ns ?? ""} data-other-ns={row.right?.ns ?? ""}>
-          <td class="end" title={row.path}><bdi>{row.path}</bdi></td><td class="text"><Colored class="swatch" color={family(row.op, "op")} />{row.op}</td>
+          <td class="end" title={row.path}>{row.path ? <bdi>{row.path}</bdi> : <span class="soft">(the model)</span>}</td><td class="text"><Colored class="swatch" color={family(row.op, "op")} />{row.op}</td>
           <Named part={row.left} /><Named part={row.right} />
           <td class="n">{row.left ? units.time(row.left.ns) : ""}</td><td class="n">{row.right ? units.time(row.right.ns) : ""}</td><td class="n">{row.left && row.right ? <Ratio ratio={row.ratio} /> : <span class="soft">{row.left ? "only A" : "only B"}</span>}</td>
           <td><Pair a={row.left?.ns ?? 0} b={row.right?.ns ?? 0} most={most} color="optimizer" /></td>

@@ -116,11 +116,26 @@ def diff(a: Reel, b: Reel, by: str = "name") -> Diff:
     )
 
 
-def changes(a: Reel, b: Reel, keys: tuple[str, ...]) -> pa.Table:
-    """The rows of diff() by any groups of `averages`: ("module", "name") for the ops in each module."""
+def module_changes(a: Reel, b: Reel) -> pa.Table:
+    """The rows of diff() as a tree: for each module with all that is in it, and for each op by name in its module.
+
+    Columns as in diff(), by module and name; the name of a module's own row is empty.
+    """
     first, second = _sides(a, b)
-    groups = [_groups(side, keys) for side in (first, second)]
-    return _rows(keys, groups[0], groups[1], first.units, second.units)
+    keys = ("module", "name")
+    groups_a, groups_b = (_with_holders(_groups(side, keys), side.units) for side in (first, second))
+    return _rows(keys, groups_a, groups_b, first.units, second.units)
+
+
+def _with_holders(groups: dict[tuple[Any, ...], Any], units: int) -> dict[tuple[Any, ...], Any]:
+    """Groups by module and name, and for each module the sum of all groups in it and in its submodules."""
+    found = dict(groups)
+    for (module, _), values in groups.items():
+        parts = [module] if module.startswith("(") else module.split(".")
+        for end in range(1, len(parts) + 1):
+            holder = (".".join(parts[:end]), "")
+            found[holder] = found.get(holder, np.zeros((_MEASURES, units))) + values
+    return found
 
 
 def compared_steps(a: Reel, b: Reel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

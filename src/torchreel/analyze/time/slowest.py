@@ -23,8 +23,9 @@ def slowest(
 ) -> pa.Table:
     """The longest calls first, of the group that `where` names: {"name": "aten::mm", "module": "Net.fc"}.
 
-    Its keys and texts are columns of `averages`; an empty text stands for none. Columns: process, id, name, kind, start_ns, dur_ns, self_ns, step,
-    thread, thread_name, inputs (the shapes, else null) and tape_index (of the call on a tape, else null).
+    Its keys and texts are columns of `averages`; an empty text stands for none. Columns: process, id, name, kind,
+    start_ns, dur_ns, self_ns, step, thread, thread_name, inputs (the shapes, else null) and tape_index (of the call on
+    a tape, else null).
     """
     unknown = [group for group in where if group not in GROUPS]
     if unknown:

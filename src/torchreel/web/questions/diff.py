@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from torchreel import analyze
-from torchreel.analyze.diff import changes, compared_steps
+from torchreel.analyze.diff import compared_steps, module_changes
 from torchreel.analyze.time.phases import PHASES
 from torchreel.errors import OptionError
 from torchreel.reel import Reel
 from torchreel.web.query import Query
 from torchreel.web.viewed_reel import ViewedReel
-
-_TREE = ("module", "name")
 
 
 def diff(viewed: ViewedReel, query: Query) -> Any:
@@ -25,7 +23,7 @@ def diff(viewed: ViewedReel, query: Query) -> Any:
     return {
         **found,
         "steps": _steps(viewed.reel, viewed.other),
-        "tree": changes(viewed.reel, viewed.other, _TREE).to_pylist() if "tree" in query else None,
+        "tree": module_changes(viewed.reel, viewed.other).to_pylist() if "tree" in query else None,
     }
 
 
