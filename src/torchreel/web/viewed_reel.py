@@ -34,17 +34,26 @@ _LOOK_EVERY_S = 0.5
 class ViewedReel:
     """A reel as it was at one moment. Times that it gives and takes are nanoseconds since its beginning."""
 
-    def __init__(self, reel: Reel, lanes: LaneSet, origin: int, end: int, other: Reel | None = None) -> None:
+    def __init__(self, reel: Reel, other: Reel | None = None, before: ViewedReel | None = None) -> None:
+        """With `before`, what the reel was before it grew."""
         self.reel = reel
         self.other = other
         """A second reel to compare it with."""
-        self.origin = origin
-        """When it began, as time since the epoch."""
-        self.end = end
-        self._lane_set = lanes
+        self.origin, self.end = _extent(reel) if before is None else before._extent_now(reel)
+        """When it began, as time since the epoch, and how long it is."""
+        self._lane_set = LaneSet(self.origin) if before is None else before._lane_set
         self._asking = threading.Lock()
         self._connection: contextlib.ExitStack | None = None
         self._without: tuple[tuple[str, ...], list[Lane]] | None = None
+
+    def _extent_now(self, reel: Reel) -> tuple[int, int]:
+        """The extent of the reel, now that it has grown: what it was at first stays where it is."""
+        ends = [row["end_ns"] - self.origin for row in reel.process_rows() if row["end_ns"] is not None]
+        return self.origin, max([self.end, *ends])
+
+    def take_in(self) -> int:
+        """Read what is new in the reel; gives when the earliest of it began."""
+        return self._lane_set.renew(self.reel)
 
     @functools.cached_property
     def lanes(self) -> list[Lane]:
@@ -130,13 +139,10 @@ class Viewing:
 
     def __init__(self, reel: Reel, other: Reel | None = None) -> None:
         self._growing = GrowingReel(reel)
-        self._other = other
         self._lock = threading.Lock()
         self._looked = 0.0
         self._earliest: list[int] = []  # for each revision but the first, when what was new began
-        origin, end = _extent(reel)
-        self._lane_set = LaneSet(origin)
-        self._now = ViewedReel(reel, self._lane_set, origin, end, other)
+        self._now = ViewedReel(reel, other)
 
     def now(self) -> ViewedReel:
         return self._now
@@ -157,10 +163,8 @@ class Viewing:
             }
 
     def _renew(self) -> None:
-        before, reel = self._now, self._growing.reel
-        ends = [row["end_ns"] - before.origin for row in reel.process_rows() if row["end_ns"] is not None]
-        self._now = ViewedReel(reel, self._lane_set, before.origin, max([before.end, *ends]), self._other)
-        self._earliest.append(self._lane_set.renew(reel))
+        self._now = ViewedReel(self._growing.reel, self._now.other, self._now)
+        self._earliest.append(self._now.take_in())
 
 
 def _extent(reel: Reel) -> tuple[int, int]:

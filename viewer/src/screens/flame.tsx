@@ -18,7 +18,7 @@ type Answer = Part & { whole: number; matched: number; names: Name[]; callers?: 
 const BY: [string, string][] = [["call", "calls"], ["stack", "Python stack"], ["module", "modules"]];
 const OF: [string, string][] = [["time", "time"], ["flops", "FLOPs"], ["bytes", "bytes"], ["calls", "calls"]];
 const NEEDS: Record<string, [string, string]> = { stack: ["stacks", "--stacks"], module: ["modules", "--modules"], bytes: ["memory", "--memory"] };
-const MEASURED: Record<string, (value: number) => string> = { time: units.time, flops: (value) => `${units.flops(value)}FLOP`, bytes: units.bytes, calls: (value) => `${units.count(value)} calls` };
+const MEASURED: Record<string, (value: number) => string> = { time: units.time, flops: (value) => `${units.flops(value)}${value < 1000 ? " " : ""}FLOP`, bytes: units.bytes, calls: (value) => `${units.count(value)} calls` };
 
 export function FlameScreen({ about }: { about: About }) {
   const by = BY.some(([key]) => key === query.value.by) ? query.value.by : "call";
@@ -72,7 +72,7 @@ function Graph({ answer, by, of, text, focus }: { answer: Answer; by: string; of
   return (
     <>
       <Told part={shown?.[0] ?? null} node={shown?.[1] ?? -1} answer={answer} of={of} by={by} focus={focus} top={top} keys={keys} />
-      <div class="icicles" ref={frame}>
+      <div class="icicles" ref={frame} onKeyDown={(event) => { if (event.key === "Escape" && focus && inside[1] < 0) change({ name: "" }, false); }}>
         {focus && answer.callers && answer.callees ? answer.callees.nodes.total.length === 0 ? <Empty>No {by === "call" ? "call" : "box"} has this name{range.value ? " in this range" : ""}.</Empty> : (
           <>
             <p class="sandwich-title">callers, the nearest at the bottom</p>

@@ -46,7 +46,7 @@ export function OpsScreen({ about }: { about: About }) {
         <select aria-label="kinds of calls" value={kind} onChange={(event) => change({ kind: event.currentTarget.value, open: "" }, false)}><option value="">all kinds</option>{kinds.map((each) => <option key={each} value={each}>{each}</option>)}</select>
         {module && <span class="chip"><span title={module}>{module}</span><button aria-label="all modules" onClick={() => change({ module: "" }, false)}>×</button></span>}
         <input class="push" placeholder="filter" aria-label="filter" value={query.value.q ?? ""} onInput={(event) => change({ q: event.currentTarget.value })} />
-        <span class="soft" data-testid="op-count">{answer ? `${rows.length === answer.all ? "" : `${units.count(rows.length)} of `}${units.count(answer.all)} rows` : "Adding up …"}</span>
+        <span class="soft" data-testid="op-count">{answer ? `${rows.length === answer.all ? "" : `${units.count(rows.length)} of `}${units.count(answer.all)} row${answer.all === 1 ? "" : "s"}` : "Adding up …"}</span>
       </div>
       {problem && <p class="error">{problem}</p>}
       {missing ? <Empty flag={missing[1]}>{missing[2]} not recorded.</Empty>

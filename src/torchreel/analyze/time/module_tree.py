@@ -104,11 +104,12 @@ def _row(
 ) -> dict[str, Any]:
     mine = dict(zip(_OWN, own.tolist(), strict=True))
     whole = dict(zip(_OWN, total.tolist(), strict=True))
+    calls = mine["module_calls"] + (mine["ops"] if path == NO_MODULE or not with_calls else 0)
     return {
         "path": path,
         "class": class_name,
         "parent": parent,
-        "calls": mine["module_calls" if with_calls and path != NO_MODULE else "ops"],
+        "calls": calls,
         "self_ns": mine["self_ns"],
         "total_ns": whole["self_ns"],
         "self_backward_ns": mine["self_backward_ns"],

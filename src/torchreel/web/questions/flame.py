@@ -127,7 +127,7 @@ def tree_of_calls(
             if part is not None:
                 parents = np.full(len(part.at), ROOT, np.int64)
                 if above is not None and above.lane.depth == lane.depth - 1:
-                    parents = above.nodes_around(part.starts)
+                    parents = above.nodes_around(part)
                 values = np.zeros((len(MEASURES), len(part.at)), np.int64)
                 inside = part.starts >= begin
                 values[0] = part.own_time(below) * inside
@@ -149,10 +149,12 @@ class _Part:
     ends: Ints
     nodes: Ints
 
-    def nodes_around(self, moments: Ints) -> Ints:
-        """The nodes of the calls that were open at these moments."""
-        at = self.starts.searchsorted(moments, "right") - 1
-        around = (at >= 0) & (moments <= self.ends[at])
+    def nodes_around(self, below: _Part) -> Ints:
+        """The nodes of the calls that were open when those of the lane below began; ROOT where none was."""
+        at = self.starts.searchsorted(below.starts, "right") - 1
+        # One that took no time may have begun at the very end.
+        reach = below.starts + (below.ends > below.starts)
+        around = (at >= 0) & (reach <= self.ends[at])
         found: Ints = np.where(around, self.nodes[at], ROOT)
         return found
 
