@@ -59,7 +59,9 @@ function Tape({ answer, texts }: { answer: Answer; texts: Map<string, string[] |
   const pick = (index: number) => change({ at: index === chosen ? "" : String(index), op: "" });
   const key = (event: KeyboardEvent) => {
     const row = event.target as HTMLElement;
+    const opened = row.dataset.index === String(chosen);
     if (event.key === "Enter" && row.matches("tr[tabindex]")) { event.preventDefault(); row.click(); }
+    else if (row.matches("tr[data-index]") && ((event.key === "ArrowRight" && !opened) || (event.key === "ArrowLeft" && opened))) { event.preventDefault(); pick(Number(row.dataset.index)); }
     else moveInRows(event);
   };
   const limited = chosen >= 0 ? Math.max(most, shown.findIndex((row) => row.index === chosen) + 50) : most;
@@ -141,8 +143,8 @@ function opRows(row: Op, { chosen, slowest, partners, pick }: Drawn): preact.Com
   const back = partners.get(row.index) ?? [];
   const stop = (event: Event) => event.stopPropagation();
   return [
-    <tr key={row.index} tabIndex={0} class={`${row.index === chosen ? "picked" : ""} ${row.backward ? "back" : ""}`} data-testid="tape-op" data-index={row.index} data-name={row.name} data-ns={row.dur_ns ?? ""} onClick={() => pick(row.index)}>
-      <td class="n soft">{row.index}</td><td class="text" title={row.inputs}><Colored class="swatch" color={family(row.name, "op")} />{row.name}</td><td class="text soft" title={row.outputs}>{row.outputs}</td>
+    <tr key={row.index} tabIndex={0} class={`${row.index === chosen ? "picked" : ""} ${row.backward ? "back" : ""}`} data-testid="tape-op" data-index={row.index} data-name={row.name} data-ns={row.dur_ns ?? ""} onClick={() => (row.op === null ? pick(row.index) : (location.hash = toCall(row.process, row.op)))}>
+      <td class="n soft"><button class="toggle" tabIndex={-1} aria-label={row.index === chosen ? "close" : "its arguments"} onClick={(event) => { stop(event); pick(row.index); }}>{row.index === chosen ? "▾" : "▸"}</button>{row.index}</td><td class="text" title={row.inputs}><Colored class="swatch" color={family(row.name, "op")} />{row.name}</td><td class="text soft" title={row.outputs}>{row.outputs}</td>
       <td>{row.dur_ns !== null && <ShareBar part={row.dur_ns / slowest} color={family(row.name, "op")} />}</td><td class="n">{row.dur_ns === null ? "" : units.time(row.dur_ns)}</td><td class="n">{row.alloc_bytes ? units.bytes(row.alloc_bytes) : ""}</td>
       <td class="end" title={row.module ?? ""}><bdi>{row.module ?? ""}</bdi></td>
       <td>{row.inserted ? <span class="soft">inserted</span> : row.forward !== null ? <a href={href("tape", { at: String(row.forward), q: "", ...kept() })} onClick={stop}>backward of {row.forward}</a> : back.length ? <a href={href("tape", { at: String(back[0]), q: "", ...kept() })} onClick={stop} title={`its backward: ${back.join(", ")}`}>backward {back[0]}{back.length > 1 ? ` +${back.length - 1}` : ""}</a> : row.backward ? <span class="soft">backward</span> : ""}</td>
