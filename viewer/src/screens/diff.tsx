@@ -161,7 +161,7 @@ function Rows({ about, diff, by }: { about: About; diff: Diff; by: By }) {
 }
 
 function Text({ group, value }: { group: string; value: string }) {
-  if (group === "name") return <td class="text" title={value}><a href={href("ops", { q: value })}><Colored class="swatch" color={family(value, "op")} />{label(value, "op")}</a></td>;
+  if (group === "name") return <td class="text" title={value}><a href={href("ops", { q: value })}><Colored class="swatch" color={family(value, "op")} />{label(value, "op")}{value.startsWith("autograd::engine::evaluate_function: ") ? " ↩" : ""}</a></td>;
   if (group === "module") return <td class="end" title={value}><bdi><a href={href("modules", { at: value, q: "" })}>{value}</a></bdi></td>;
   if (group === "line") return <td class="end" title={value}><bdi><a href={href("ops", { by: "line,name", q: value })}>{value}</a></bdi></td>;
   return <td class="text" title={value}>{value}</td>;

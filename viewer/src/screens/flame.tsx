@@ -140,7 +140,7 @@ function textOf(name: Name): string {
     return path === null ? name[0] : `${path.split(".").pop()}${name[0].slice(path.length)}`;
   }
   const frame = /frame/.test(name[1]) ? /^(.*):(\d+) (.*)$/.exec(name[0]) : null;
-  return frame ? `${frame[3]}  ${units.tail(frame[1], 1)}:${frame[2]}` : label(name[0], name[1]);
+  return frame ? `${frame[3]}  ${units.tail(frame[1], 1)}:${frame[2]}` : `${label(name[0], name[1])}${name[0].startsWith("autograd::engine::evaluate_function: ") ? " ↩" : ""}`;
 }
 
 function familyOf(name: Name) {

@@ -14,6 +14,7 @@ const NEEDS: Record<string, [string, string, string]> = { inputs: ["shapes", "--
 const SORTS = ["self", "total", "average", "count", "memory", "flops"];
 const KINDS = ["op", "backward", "range", "module", "python", "torchscript", "lite", "custom", "static_runtime", "other"];
 const AT_ONCE = 300;
+const ENGINE = "autograd::engine::evaluate_function: ";
 
 /** Shapes and overloads say nothing without the op that they belong to, as in `report`. */
 function groupsOf(words: string): string[] {
@@ -113,7 +114,7 @@ function Opened({ row, groups }: { row: Row; groups: string[] }) {
 
 function Text({ group, value }: { group: string; value: string | number | null }) {
   const text = value === null ? `(no ${group})` : String(value);
-  if (group === "name") return <td class="name" title={text}><Colored class="swatch" color={family(text, "op")} />{label(text, "op")}</td>;
+  if (group === "name") return <td class="name" title={text}><Colored class="swatch" color={family(text, "op")} />{label(text, "op")}{text.startsWith(ENGINE) && <span class="faint" title="autograd's engine, around the backward node of this name"> ↩ engine</span>}</td>;
   // The end of a path says more than its beginning.
   if (group === "module" || group === "line") return <td class="end" title={text}><bdi>{text}</bdi></td>;
   return <td class="name" title={text}>{group === "stack" ? text.split("\n")[0] : text}</td>;

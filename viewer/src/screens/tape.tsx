@@ -53,7 +53,10 @@ function Tape({ answer, texts }: { answer: Answer; texts: Map<string, string[] |
     for (const row of rows) if (row.forward !== null) found.set(row.forward, [...(found.get(row.forward) ?? []), row.index]);
     return found;
   }, [rows]);
-  useEffect(() => { if (chosen >= 0) table.current?.querySelector(`[data-index="${chosen}"]`)?.scrollIntoView({ block: "nearest" }); }, [chosen, fold, answer]);
+  useEffect(() => {
+    const row = chosen >= 0 ? table.current?.querySelector(`[data-index="${chosen}"]`) : null;
+    for (const each of [row?.nextElementSibling, row]) each?.scrollIntoView({ block: "nearest" });
+  }, [chosen, fold, answer]);
   const measured = rows.filter((row) => row.dur_ns !== null);
   const slowest = Math.max(...measured.map((row) => row.dur_ns!), 1);
   const pick = (index: number) => change({ at: index === chosen ? "" : String(index), op: "" });
