@@ -41,7 +41,7 @@ class ViewedReel:
         """A second reel to compare it with."""
         self.origin, self.end = _extent(reel) if before is None else before._extent_now(reel)
         """When it began, as time since the epoch, and how long it is."""
-        self._lane_set = LaneSet(self.origin) if before is None else before._lane_set
+        self._lane_set: LaneSet = LaneSet(self.origin) if before is None else before._lane_set
         self._asking = threading.Lock()
         self._connection: contextlib.ExitStack | None = None
         self._without: tuple[tuple[str, ...], list[Lane]] | None = None
