@@ -23,6 +23,8 @@ export type Line = { file: string; line: number; function: string; calls: number
 export type StepRow = { process: number; step: number; start_ns: number; end_ns: number; whole: boolean } & Record<`${Phase}_ns`, number>;
 export type Overview = {
   step: { process: number; steps: number; wall_ns: number; median_ns: number; fastest_ns: number; slowest_ns: number; spread_ns: number; phase_ns: Record<Phase, number> } | null;
+  /** The steps, first and last, that findings, ops, modules and lines are of; null: the whole run. */
+  part: [number, number] | null;
   steps: StepRow[]; findings: Finding[]; ops: Row[]; modules: Row[]; lines: Line[];
   memory: { most: number[]; peak: number; peak_at: number } | null;
   devices: { process: number; device: string; busy_ns: number; wall_ns: number; kernels: number }[];

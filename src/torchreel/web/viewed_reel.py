@@ -121,6 +121,12 @@ class ViewedReel:
     def range_if_given(self, query: Query) -> tuple[int, int] | None:
         return self.range(query) if "begin" in query else None
 
+    @functools.cached_property
+    def calls(self) -> int:
+        """How many there are."""
+        with opened(self.reel, ("ops",)) as connection:
+            return int(connection.sql("SELECT count(*) FROM ops").fetchall()[0][0])
+
     def has_rows(self, table: str) -> bool:
         return bool(self.reel.table(table, ["id"]).num_rows)
 

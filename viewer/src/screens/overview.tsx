@@ -1,7 +1,7 @@
 /** Where did the time go, and what next? */
 import "./overview.css";
 import { useEffect, useRef } from "preact/hooks";
-import { type About, ask, type Line, type Overview, PHASE_NAMES, PHASES, type Row } from "../api.ts";
+import { type About, ask, type Line, type Overview, type Phase, PHASE_NAMES, PHASES, type Row, type StepRow } from "../api.ts";
 import { colors, family, label } from "../families.ts";
 import { go, href, theme } from "../state.ts";
 import * as units from "../units.ts";
@@ -20,14 +20,17 @@ export function OverviewScreen({ about }: { about: About }) {
         <FindingsPanel overview={answer} />
       </div>
       <div class="three">
-        <OpsPanel rows={answer.ops} />
-        <ModulesPanel rows={answer.modules} />
-        <LinesPanel rows={answer.lines} />
+        <OpsPanel rows={answer.ops} part={partText(answer)} />
+        <ModulesPanel rows={answer.modules} part={partText(answer)} />
+        <LinesPanel rows={answer.lines} part={partText(answer)} />
       </div>
       <MemoryPanel about={about} overview={answer} />
     </>
   );
 }
+
+/** Of a long run, what is added up call by call is that of some steps. */
+const partText = ({ part }: Overview): string => (part ? `, steps ${part[0]} to ${part[1]}` : "");
 
 function Numbers({ about, overview }: { about: About; overview: Overview }) {
   const { step } = overview;
@@ -58,10 +61,12 @@ function StepPanel({ overview }: { overview: Overview }) {
   const { step, steps } = overview;
   if (!step) return <section class="panel"><h2>Where a step goes</h2><Empty /></section>;
   const shown = steps.filter((row) => row.whole);
-  const tallest = Math.max(...shown.map((row) => row.end_ns - row.start_ns), 1);
+  const columns = inColumns(shown);
+  const each = Math.ceil(shown.length / MOST_COLUMNS);
+  const tallest = columns.reduce((most, column) => Math.max(most, column.wall), 1);
   return (
     <section class="panel">
-      <h2>Where {step.steps ? "a step" : "the time"} goes<small>{step.steps ? `main thread, ${shown.length} steps; click a column for its timeline` : "no steps: call recorder.step(), or record an optimizer"}</small></h2>
+      <h2>Where {step.steps ? "a step" : "the time"} goes<small>{step.steps ? `main thread, ${units.count(shown.length)} steps${each > 1 ? `, a column is the mean of ${each}` : ""}; click a column for its timeline` : "no steps: call recorder.step(), or record an optimizer"}</small></h2>
       <div class="phases">
         {PHASES.map((phase) => <PhaseBar key={phase} phase={phase} ns={step.phase_ns[phase]} whole={step.wall_ns} />)}
       </div>
@@ -71,15 +76,37 @@ function StepPanel({ overview }: { overview: Overview }) {
         ))}
       </div>
       <div class="columns">
-        {shown.slice(0, 200).map((row) => (
-          <button key={row.step} data-testid="step-column" data-step={row.step} title={`step ${row.step}: ${units.time(row.end_ns - row.start_ns)}`}
-            onClick={() => go("timeline", { begin: String(row.start_ns), end: String(row.end_ns) })}>
-            {[...PHASES].reverse().map((phase) => <Sized key={phase} class={`part c-${phase}`} height={`${(100 * row[`${phase}_ns`]) / tallest}%`} />)}
+        {columns.map((column) => (
+          <button key={column.first} data-testid="step-column" data-step={column.first} title={`${column.name}: ${units.time(column.wall)}`}
+            onClick={() => go("timeline", { begin: String(column.begin), end: String(column.end) })}>
+            {[...PHASES].reverse().map((phase) => <Sized key={phase} class={`part c-${phase}`} height={`${(100 * column.phases[phase]) / tallest}%`} />)}
           </button>
         ))}
       </div>
     </section>
   );
+}
+
+const MOST_COLUMNS = 200;
+type Column = { first: number; name: string; begin: number; end: number; wall: number; phases: Record<Phase, number> };
+
+/** A column per step; of a long run the mean of a few steps. */
+function inColumns(rows: StepRow[]): Column[] {
+  const each = Math.ceil(rows.length / MOST_COLUMNS);
+  const columns: Column[] = [];
+  for (let at = 0; at < rows.length; at += each) {
+    const part = rows.slice(at, at + each);
+    const mean = (value: (row: StepRow) => number) => part.reduce((sum, row) => sum + value(row), 0) / part.length;
+    columns.push({
+      first: part[0].step,
+      name: part.length === 1 ? `step ${part[0].step}` : `mean of the steps ${part[0].step} to ${part.at(-1)!.step}`,
+      begin: part[0].start_ns,
+      end: part.at(-1)!.end_ns,
+      wall: mean((row) => row.end_ns - row.start_ns),
+      phases: Object.fromEntries(PHASES.map((phase) => [phase, mean((row) => row[`${phase}_ns`])])) as Record<Phase, number>,
+    });
+  }
+  return columns;
 }
 
 function PhaseBar({ phase, ns, whole }: { phase: string; ns: number; whole: number }) {
@@ -91,7 +118,7 @@ function PhaseBar({ phase, ns, whole }: { phase: string; ns: number; whole: numb
 function FindingsPanel({ overview }: { overview: Overview }) {
   return (
     <section class="panel">
-      <h2>What to do next<small>by what it would save at most</small></h2>
+      <h2>What to do next<small>by what it would save at most{partText(overview)}</small></h2>
       {overview.findings.length === 0 && <p class="soft">No rule found more than 2 % of a step to save, beside the spread between steps.</p>}
       {overview.findings.map((finding) => (
         <div class="finding" key={finding.rule} data-testid="finding" data-rule={finding.rule} data-saves-ns={finding.saves_ns}>
@@ -109,11 +136,11 @@ function FindingsPanel({ overview }: { overview: Overview }) {
   );
 }
 
-function OpsPanel({ rows }: { rows: Row[] }) {
+function OpsPanel({ rows, part }: { rows: Row[]; part: string }) {
   const most = rows[0]?.self_ns || 1;
   return (
     <section class="panel">
-      <h2><a href={href("ops")}>Ops</a><small>self time</small></h2>
+      <h2><a href={href("ops")}>Ops</a><small>self time{part}</small></h2>
       <table class="bars"><tbody>
         {rows.map((row) => (
           <tr key={row.name}>
@@ -126,12 +153,12 @@ function OpsPanel({ rows }: { rows: Row[] }) {
   );
 }
 
-function ModulesPanel({ rows }: { rows: Row[] }) {
+function ModulesPanel({ rows, part }: { rows: Row[]; part: string }) {
   const shown = rows.filter((row) => row.module !== "(no module)");
   const most = shown[0]?.self_ns || 1;
   return (
     <section class="panel">
-      <h2><a href={href("modules")}>Modules</a><small>self time, forward and backward</small></h2>
+      <h2><a href={href("modules")}>Modules</a><small>self time, forward and backward{part}</small></h2>
       {rows.length === 0 && <Empty flag="--modules" />}
       <table class="bars"><tbody>
         {shown.map((row) => (
@@ -145,11 +172,11 @@ function ModulesPanel({ rows }: { rows: Row[] }) {
   );
 }
 
-function LinesPanel({ rows }: { rows: Line[] }) {
+function LinesPanel({ rows, part }: { rows: Line[]; part: string }) {
   const most = rows[0]?.self_ns || 1;
   return (
     <section class="panel">
-      <h2><a href={href("source")}>Lines of yours</a><small>with what they led to</small></h2>
+      <h2><a href={href("source")}>Lines of yours</a><small>with what they led to{part}</small></h2>
       {rows.length === 0 && <Empty flag="--stacks" />}
       <table class="bars"><tbody>
         {rows.map((row) => (

@@ -6,6 +6,9 @@ step, or less than the spread between steps, is not said.
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from torchreel.analyze.connection import Range
 from torchreel.analyze.findings import data, matmul_shapes, optimizer, tiny_ops
 from torchreel.analyze.findings.finding import Evidence, Finding
 from torchreel.analyze.findings.run import opened_run
@@ -18,9 +21,12 @@ RULES = (data, tiny_ops, matmul_shapes, optimizer)
 _LEAST_PERCENT = 2.0
 
 
-def findings(reel: Reel) -> list[Finding]:
-    """What the rules found, by what it would save."""
-    with opened_run(reel) as run:
+def findings(reel: Reel, table: pa.Table | None = None, within: Range | None = None) -> list[Finding]:
+    """What the rules found, by what it would save.
+
+    `table` is what phases() gave, if it is known; with a range, the rules look at the calls of the steps in it.
+    """
+    with opened_run(reel, table, within) as run:
         if run is None:
             return []
         found = [finding for rule in RULES if (finding := rule.find(run)) is not None]

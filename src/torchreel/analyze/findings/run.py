@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torchreel.analyze.connection import opened
+import pyarrow as pa
+
+from torchreel.analyze.connection import Range, opened
 from torchreel.analyze.time.phases import TypicalStep, average_step, phases, steps_of
 from torchreel.reel import Reel
 
@@ -47,13 +49,15 @@ class Run:
 
 
 @contextmanager
-def opened_run(reel: Reel) -> Iterator[Run | None]:
-    """None if no call was recorded."""
-    rows = steps_of(phases(reel))
+def opened_run(reel: Reel, table: pa.Table | None = None, within: Range | None = None) -> Iterator[Run | None]:
+    """None if no call was recorded. With a range, the calls are those of the steps in it."""
+    rows = steps_of(phases(reel) if table is None else table)
     step = average_step(rows)
     if step is None:
         yield None
         return
+    if within is not None:
+        rows = [row for row in rows if row["start_ns"] >= within[0] and row["end_ns"] <= within[1]]
     numbers = tuple(row["step"] for row in rows if row["step"] is not None)
-    with opened(reel, ("ops", "inputs", "modules", "stacks", "frames", "processes")) as connection:
+    with opened(reel, ("ops", "inputs", "modules", "stacks", "frames", "processes"), within) as connection:
         yield Run(step, numbers, connection)
