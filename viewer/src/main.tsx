@@ -27,12 +27,12 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["flame", "Flame", (about) => <FlameScreen about={about} />],
   ["ops", "Ops", (about) => <OpsScreen about={about} />],
   ["modules", "Modules", (about) => <ModulesScreen about={about} />],
-  ["memory", "Memory", (about) => <MemoryScreen about={about} />],
+  ["memory", "Memory", () => <MemoryScreen />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
-  ["tape", "Tape", (about) => <TapeScreen about={about} />],
+  ["tape", "Tape", () => <TapeScreen />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],
   ["edge", "Edge", (about) => <EdgeScreen about={about} />],
-  ["sql", "SQL", (about) => <SqlScreen about={about} />],
+  ["sql", "SQL", () => <SqlScreen />],
 ];
 const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8", tape: "9" };
 

@@ -1,7 +1,7 @@
 /** Who holds it, when? A click on the curve chooses the moment. */
 import "./memory.css";
 import { useEffect, useRef } from "preact/hooks";
-import { type About, ask } from "../api.ts";
+import { ask } from "../api.ts";
 import { colors } from "../families.ts";
 import { change, query, theme } from "../state.ts";
 import * as units from "../units.ts";
@@ -11,7 +11,7 @@ type Holder = { name: string; bytes: number; percent: number; blocks: number; la
 type Memory = { devices: string[]; has_times?: boolean; end?: number; most?: number[]; peak?: number; peak_at?: number | null; at?: number | null; allocated?: number; holders: Holder[] };
 const BY: Record<string, string> = { stack: "your line", module: "module", op: "op", category: "category" };
 
-export function MemoryScreen({}: { about: About }) {
+export function MemoryScreen() {
   const by = (query.value.by ?? "") in BY ? query.value.by : "stack";
   const device = query.value.device ?? "0";
   const at = query.value.at ?? "";

@@ -1,7 +1,7 @@
 /** Anything else. */
 import "./sql.css";
 import { useState } from "preact/hooks";
-import { type About, post } from "../api.ts";
+import { post } from "../api.ts";
 import { change, go, query, range } from "../state.ts";
 import { TABLES } from "../tables.ts";
 import * as units from "../units.ts";
@@ -11,7 +11,7 @@ const FIRST = "select name, count(*) as calls, sum(self_ns) as self_ns\nfrom ops
 
 const SHOWN = 1000;
 
-export function SqlScreen({}: { about: About }) {
+export function SqlScreen() {
   const [text, write] = useState(query.value.sql ?? FIRST);
   const [answer, set] = useState<Answer | null>(null);
   const [problem, complain] = useState<string | null>(null);
@@ -24,7 +24,7 @@ export function SqlScreen({}: { about: About }) {
       complain((error as Error).message);
     }
   };
-  const link = answer && answer.columns.includes("id") && answer.columns.includes("process");
+  const link = answer?.columns.includes("id") && answer.columns.includes("process");
   return (
     <div class="sql-screen">
     <section class="panel">

@@ -1,7 +1,7 @@
 /** What did the step compute? The program as it ran, by modules and lines; each op leads to its call and its partner. */
 import "./tape.css";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type About, ask } from "../api.ts";
+import { ask } from "../api.ts";
 import { family } from "../families.ts";
 import { toCall } from "../slowest.tsx";
 import { change, href, query } from "../state.ts";
@@ -18,7 +18,7 @@ const FOLD: [string, string][] = [["", "by line"], ["module", "by module"]];
 const AT_ONCE = 1500;
 const FILES = 12;
 
-export function TapeScreen({}: { about: About }) {
+export function TapeScreen() {
   const [, process, op] = /^(\d+):(\d+)$/.exec(query.value.op ?? "") ?? [];
   const tape = query.value.tape ?? "";
   const { answer, problem } = useAnswer(`tape ${tape} ${process}:${op}`, () => ask<Answer>("tape", { ...(tape && { tape }), ...(op !== undefined && { process, op }) }));
