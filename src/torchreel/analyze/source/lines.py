@@ -18,33 +18,13 @@ import pyarrow as pa
 
 from torchreel.analyze.connection import Range, opened
 from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, frame_of
+from torchreel.analyze.source.stack_costs import stack_costs
 from torchreel.reel import Reel
 
 if TYPE_CHECKING:
     import duckdb
 
 OWNERS = {USER: "user", LIBRARY: "library", TORCH: "torch", NATIVE: "native"}
-
-# In a call of kind backward, or below one.
-_BACKWARD = """
-    CREATE TEMP TABLE backward_calls AS
-    WITH RECURSIVE inside AS (
-        SELECT process, id FROM ops WHERE kind = 'backward'
-        UNION
-        SELECT o.process, o.id FROM ops AS o JOIN inside ON inside.process = o.process AND inside.id = o.parent
-    )
-    SELECT * FROM inside"""
-
-# The measures of the calls of each stack.
-_STACKS = """
-    CREATE TEMP TABLE costs AS
-    SELECT o.process, o.stack, count(*) AS calls, sum(self_ns)::BIGINT AS self_ns,
-        coalesce(sum(self_ns) FILTER (WHERE b.id IS NOT NULL), 0)::BIGINT AS backward_ns,
-        coalesce(sum(self_alloc_bytes) FILTER (WHERE self_alloc_bytes > 0), 0)::BIGINT AS alloc_bytes,
-        sum(flops)::BIGINT AS flops
-    FROM ops AS o LEFT JOIN backward_calls AS b ON b.process = o.process AND b.id = o.id
-    WHERE o.stack IS NOT NULL
-    GROUP BY ALL"""
 
 # Each stack with its lines, the innermost first.
 _PLACED = """
@@ -104,8 +84,7 @@ def user_lines(reel: Reel, within: Range | None = None) -> pa.Table:
 
 def _prepare(connection: duckdb.DuckDBPyConnection) -> dict[str | None, str]:
     """Make the tables `costs`, the measures of each stack, and `placed`, its lines. Gives the owner of each file."""
-    connection.execute(_BACKWARD)
-    connection.execute(_STACKS)
+    connection.register("costs", stack_costs(connection))
     connection.execute(_PLACED)
     files = [row[0] for row in connection.sql("SELECT DISTINCT file FROM frames ORDER BY 1").fetchall()]
     return {file: OWNERS[frame_of(file or "", 0, "").kind] for file in files}
