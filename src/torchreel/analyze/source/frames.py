@@ -6,13 +6,9 @@ import functools
 import re
 from dataclasses import dataclass
 
-USER, LIBRARY, TORCH, NATIVE = range(4)
+from torchreel.reel.owners import LIBRARY, NATIVE, TORCH, USER, owner_of
 
-_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
-_TORCH = re.compile(r"[/\\]torch[/\\](_\w+\.py|(nn|optim|autograd|utils|amp|cuda|distributed|_\w+)[/\\])")
-_TORCH_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]torch[/\\]")
-_TYPED_IN = ("<stdin>", "<ipython-input")
-_PYTHON_ITSELF = re.compile(r"[/\\]lib[/\\]python3\.\d+[/\\]|\\Lib\\")
+__all__ = ["LIBRARY", "NATIVE", "TORCH", "USER", "Frame", "frame_of"]
 
 
 @dataclass(frozen=True)
@@ -43,16 +39,4 @@ class Frame:
 
 def frame_of(file: str, line: int, function: str) -> Frame:
     """A frame, with what it is judged by its path."""
-    if not file.endswith((".py", ".pyx", ".ipynb")) and not file.startswith("<"):
-        kind = NATIVE
-    elif file.startswith("<") and not file.startswith(_TYPED_IN):
-        kind = TORCH  # <frozen ...>, and code that a library wrote
-    elif _TORCH_INSTALLED.search(file) or (_TORCH.search(file) and not _INSTALLED.search(file)):
-        kind = TORCH
-    elif _INSTALLED.search(file):
-        kind = LIBRARY
-    elif _PYTHON_ITSELF.search(file):
-        kind = TORCH
-    else:
-        kind = USER
-    return Frame(file, line, function, kind)
+    return Frame(file, line, function, owner_of(file))

@@ -1,14 +1,14 @@
-"""Whose code a frame is."""
+"""Whose code a file is."""
 
 from __future__ import annotations
 
 import pytest
 
-from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, frame_of
+from torchreel.reel.owners import LIBRARY, NATIVE, TORCH, USER, owner_of
 
 
 @pytest.mark.parametrize(
-    ("file", "kind"),
+    ("file", "owner"),
     [
         ("/home/me/train.py", USER),
         (r"C:\Dev\lm\model.py", USER),
@@ -27,5 +27,5 @@ from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, frame_
         ("", NATIVE),
     ],
 )
-def test_kinds_of_files(file: str, kind: int) -> None:
-    assert frame_of(file, 1, "f").kind == kind
+def test_owners_of_files(file: str, owner: int) -> None:
+    assert owner_of(file) == owner
