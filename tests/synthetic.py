@@ -59,6 +59,7 @@ class Process:
     lost_events: int = 0
     # (action, size) in the order of time; the device is the cpu
     allocs: Sequence[tuple[str, int]] = ()
+    sources: Sequence[dict[str, Any]] = ()  # rows of the table
     first_id: int = 0  # where the ids of its inputs, stacks and modules begin
     _ids: dict[str, dict[Any, int]] = field(default_factory=dict)
 
@@ -121,6 +122,7 @@ class Process:
             ],
             "processes": [self._process(max(ends))],
             "allocs": self._allocs(),
+            "sources": list(self.sources),
             "steps": [
                 {"step": step, "start_ns": START, "end_ns": START}
                 for step in sorted({row["step"] for row in ops if row["step"] is not None})

@@ -127,6 +127,47 @@ def test_a_script_runs_as_python_would_run_it(script: Path) -> None:
     assert (options["shapes"], options["memory"], options["stacks"]) == (True, True, False)
 
 
+@pytest.mark.parametrize("target", [["work/train.py"], ["-m", "package.train"]])
+def test_sources_are_those_of_the_script_or_module(script: Path, target: list[str]) -> None:
+    cwd = None if target[0] != "-m" else script.parent
+    file = str(script) if target[0] != "-m" else str(script.parent / "package" / "train.py")
+    for name, options in (("with", []), ("without", ["--no-source"])):
+        result = record_in_fork("--stacks", *options, "-o", f"{name}.reel", *target, "none", cwd=cwd)
+        assert result.returncode == 0, result.stderr
+    reels = {name: library.load((cwd or Path.cwd()) / f"{name}.reel") for name in ("with", "without")}
+    texts = {name: reel.sql("select path, text from sources where text is not null") for name, reel in reels.items()}
+    assert texts["with"].to_pylist() == [{"path": file, "text": SCRIPT}]
+    assert texts["without"].num_rows == 0
+    hashes = [reel.sql("select path, sha256 from sources order by path").to_pylist() for reel in reels.values()]
+    assert hashes[0] == hashes[1] and file in {row["path"] for row in hashes[0]}
+    assert [reel.meta["options"]["source"] for reel in reels.values()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("target", "is_module", "wanted"),
+    [
+        ("work/train.py", False, "work"),
+        ("work", False, "work"),  # with a __main__.py
+        ("link.py", False, "work"),  # as sys.path[0] is, which Python resolves
+        ("alone_here", True, "work"),
+        ("package.train", True, "work"),
+        ("spaced.train", True, "work"),  # a package without an __init__.py
+        ("sys", True, None),
+        ("no_such_module_anywhere", True, None),
+    ],
+)
+def test_where_the_source_of_a_program_is(
+    script: Path, monkeypatch: pytest.MonkeyPatch, target: str, is_module: bool, wanted: str | None
+) -> None:
+    (script.parent / "alone_here.py").touch()
+    (script.parent / "spaced").mkdir()
+    (script.parent / "spaced" / "train.py").touch()
+    Path("link.py").symlink_to(script)
+    monkeypatch.syspath_prepend(str(script.parent))
+    found = Script(target, is_module=is_module).directory()
+    assert found == (None if wanted is None else Path(wanted).resolve())
+
+
 def test_a_module_runs_as_python_would_run_it(script: Path) -> None:
     result = record("--all", "-o", "m.reel", "-m", "package.train", "show", "--shapes", cwd=script.parent)
     file = str(script.parent / "package" / "train.py")

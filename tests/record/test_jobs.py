@@ -76,6 +76,15 @@ def check(path: Path, ranks: int) -> None:
     assert left == []
 
 
+def check_sources(directory: Path, ranks: int) -> None:
+    """Each rank has the text of its own script, whoever started it, and of no library."""
+    own = rows(torchreel.load(directory / "run.reel"), "select process, path, text from sources where text is not null")
+    script = directory / "train.py"
+    assert sorted(own, key=lambda row: row["process"]) == [
+        {"process": rank, "path": str(script), "text": script.read_text()} for rank in range(ranks)
+    ]
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAIN + "\ntrain()\n")
@@ -87,16 +96,18 @@ def directory(tmp_path: Path) -> Path:
 
 def test_torchreel_runs_torchrun(directory: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    result = command("-m", "torchreel", "record", "-o", "run.reel", *launcher, "train.py", cwd=directory)
+    result = command("-m", "torchreel", "record", "--stacks", "-o", "run.reel", *launcher, "train.py", cwd=directory)
     assert result.returncode == 0, result.stderr
     check(directory / "run.reel", 2)
+    check_sources(directory, 2)
 
 
 def test_torchrun_runs_torchreel(directory: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-port", free_port())
-    result = command(*launcher, "-m", "torchreel", "record", "-o", "run.reel", "train.py", cwd=directory)
+    result = command(*launcher, "-m", "torchreel", "record", "--stacks", "-o", "run.reel", "train.py", cwd=directory)
     assert result.returncode == 0, result.stderr
     check(directory / "run.reel", 2)
+    check_sources(directory, 2)
     assert result.stderr.count("Recorded ") == 1 and "of 2 processes" in result.stderr
     again = command(*launcher, "-m", "torchreel", "record", "-o", "run.reel", "train.py", cwd=directory)
     assert again.returncode != 0

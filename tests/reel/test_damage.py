@@ -42,7 +42,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for step in range(300)
         ]
         allocs = [("alloc", 64), ("alloc", 512), ("free", 64), ("free", 512)] * 50
-        processes.append(Process({"main": steps, "other": steps[:9]}, name=f"host-{number}", pid=number, allocs=allocs))
+        sources = [
+            {"path": file, "bytes": 5, "sha256": f"{number:064x}", "text": f"# {file}\n"} for file, _, _ in stack
+        ]
+        threads = {"main": steps, "other": steps[:9]}
+        processes.append(Process(threads, name=f"host-{number}", pid=number, allocs=allocs, sources=sources))
     return write_reel(tmp_path_factory.mktemp("whole") / "x.reel", *processes)
 
 

@@ -66,7 +66,7 @@ def test_a_conversion_that_is_cut_short_is_done_again(whole: Path, tmp_path: Pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        spool.convert(part, fail)
+        spool.convert(part, spool.Additions(flops=fail))
     assert spool.exists(part)
     assert not list(part.glob("*.parquet*"))
     spool.convert(part)

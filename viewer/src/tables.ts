@@ -159,6 +159,15 @@ export type Frames = {
   "fx": string | null;
 };
 
+/** one file that frames name and that was there when the recording ended. */
+export type Sources = {
+  process: number;
+  "path": string | null;
+  "bytes": number | null;
+  "sha256": string | null;
+  "text": string | null;
+};
+
 /** one nn.Module. */
 export type Modules = {
   process: number;
@@ -406,6 +415,15 @@ export const TABLES: Record<string, { row: string; columns: Record<string, strin
       "line": "line number",
       "function": "qualified name",
       "fx": "for a line that torch.fx generated: its node and original line as JSON, if known, else null"
+    }
+  },
+  "sources": {
+    "row": "one file that frames name and that was there when the recording ended",
+    "columns": {
+      "path": "as frames.file has it",
+      "bytes": "its size",
+      "sha256": "of its bytes, in hexadecimal",
+      "text": "the source, if it is the program's own Python file of at most 2 MiB, else null"
     }
   },
   "modules": {

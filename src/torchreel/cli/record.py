@@ -65,6 +65,7 @@ def _with_step(args: list[str], position: int) -> list[str]:
 @click.option("--shapes", is_flag=True, help="Sizes, strides and dtypes of tensors; values of other arguments.")
 @click.option("--memory", is_flag=True, help="Every alloc and free of CPU tensors.")
 @click.option("--stacks", is_flag=True, help="The Python stack of every op and alloc.")
+@click.option("--no-source", is_flag=True, help="With --stacks: keep no text of your own files, only their hashes.")
 @click.option("--modules", is_flag=True, help="The nn.Module in which each op ran.")
 @click.option("--flops", is_flag=True, help="Floating point operations; implies --shapes.")
 @click.option("--python", is_flag=True, help="Calls of Python functions; costs the most.")
@@ -157,6 +158,7 @@ def _options(given: dict[str, Any]) -> RecordOptions:
     counters = tuple(name.strip() for name in (given["counters"] or "").split(",") if name.strip())
     return RecordOptions(
         **parts,
+        source=not given["no_source"],
         counters=counters,
         tape=given["tape"],
         ring=given["ring"],
@@ -166,20 +168,20 @@ def _options(given: dict[str, Any]) -> RecordOptions:
     )
 
 
-def _start(output: Path | None, force: bool, options: RecordOptions) -> Recorder:
+def _start(output: Path | None, force: bool, options: RecordOptions, program: Path | None = None) -> Recorder:
     """Records into the reel that was named, or into the first that is free or of this job."""
     from torchreel.record import Recorder
 
     if output is not None:
-        return Recorder(output, options, force=force, from_outside=True).start()
+        return Recorder(output, options, force=force, from_outside=True, program=program).start()
     for path in default_names():
         with contextlib.suppress(ReelExistsError):
-            return Recorder(path, options, from_outside=True).start()
+            return Recorder(path, options, from_outside=True, program=program).start()
     raise AssertionError("there is always another name")
 
 
 def _record(target: Script, output: Path | None, force: bool, options: RecordOptions) -> int:
-    recorder = _start(output, force, options)
+    recorder = _start(output, force, options, target.directory())
     process, began = os.getpid(), time.monotonic()
     try:
         code, crashed = _run(target)

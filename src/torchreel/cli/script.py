@@ -42,6 +42,18 @@ class Script:
             sys.path[0] = str(path.resolve() if path.is_dir() else path.resolve().parent)
         sys.argv = [self.target, *self.arguments]
 
+    def directory(self) -> Path | None:
+        """Where its source is: the directory of the script, or the one that holds the module or its package."""
+        if not self.is_module:
+            path = Path(self.target).resolve()
+            return path if path.is_dir() else path.parent
+        spec = importlib.util.find_spec(self.target.partition(".")[0])
+        if spec is None:
+            return None
+        if spec.submodule_search_locations:
+            return Path(next(iter(spec.submodule_search_locations))).resolve().parent
+        return Path(spec.origin).resolve().parent if spec.has_location and spec.origin else None
+
     def run(self) -> None:
         """Run it as __main__, and wait for those of its threads that keep a Python process alive."""
         before = set(threading.enumerate())

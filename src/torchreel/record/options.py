@@ -24,6 +24,8 @@ class RecordOptions:
     """Every alloc and free of CPU tensors."""
     stacks: bool = False
     """The Python stack of every op and alloc."""
+    source: bool = True
+    """With stacks: the text of the program's own Python files, beside the hash of every file that a stack names."""
     modules: bool = False
     """The nn.Module in which each op ran."""
     flops: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -21,6 +22,7 @@ from torchreel.record import rpc
 from torchreel.record.modules import ModuleNames
 from torchreel.record.old_blocks import define_old_blocks
 from torchreel.record.options import RecordOptions
+from torchreel.record.source_files import program_directory
 from torchreel.reel import spool
 from torchreel.reel.job import current_rank
 
@@ -86,8 +88,31 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def begin(directory: Path | None, options: RecordOptions) -> None:
-    """Switch the recorder on; without a directory, as a flight recorder."""
+class _Program:
+    """Where the source of the recorded program is."""
+
+    directory: Path | None = None  # that of __main__, or the one that the recorder was given
+    begun_in: Path | None = None  # the working directory then: a program in a notebook has no other
+
+    @classmethod
+    def begins(cls, directory: Path | None) -> None:
+        cls.directory = directory or program_directory()
+        with contextlib.suppress(OSError):
+            cls.begun_in = Path.cwd()
+
+    @classmethod
+    def said(cls) -> dict[str, str]:
+        # A child that multiprocessing starts anew knows its script when that is imported, after torch.
+        directory = cls.directory or program_directory() or cls.begun_in
+        return {} if directory is None else {spool.PROGRAM_DIRECTORY: str(directory)}
+
+
+def begin(directory: Path | None, options: RecordOptions, program: Path | None = None) -> None:
+    """Switch the recorder on; without a directory, as a flight recorder.
+
+    `program` is where the program's own source is, if that is not the directory of __main__.
+    """
+    _Program.begins(program)
     _let_torch_open_ranges()
     _start(
         spool="" if directory is None else str(directory / spool.DIRECTORY),
@@ -108,8 +133,12 @@ def begin(directory: Path | None, options: RecordOptions) -> None:
         _core.watch_calls(True, None, None)
 
 
+def _description() -> str:
+    return json.dumps({**describe_process(), **_Program.said()})
+
+
 def _start(**options: Any) -> None:
-    common = {"process": json.dumps(describe_process()), "hidden_files": _runner_files()}
+    common = {"process": _description(), "hidden_files": _runner_files()}
     _core.start({**common, **options}, _thread_name)
 
 
@@ -123,5 +152,5 @@ def end() -> dict[str, Any]:
     rpc.unlink_calls()
     _Enabled.by_us = False
     let_torch_open_ranges(torch_profiler_is_on())
-    _core.define_process(json.dumps(describe_process()))
+    _core.define_process(_description())
     return _core.stop()

@@ -33,6 +33,7 @@ from torchreel.record.flight import DumpTriggers
 from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
 from torchreel.record.schedules import Schedule
+from torchreel.record.source_files import SourceFiles
 from torchreel.record.sources import JoinedRecording, OwnRecording, Source, missing_options
 from torchreel.record.steps import CountedSteps, HookedSteps, StepCount
 from torchreel.reel import Reel, joining, load, spool
@@ -93,10 +94,12 @@ class Recorder:
         force: bool = False,
         private: bool = False,
         from_outside: bool = False,
+        program: Path | None = None,
     ) -> None:
         """`force` replaces a reel of that name.
 
-        A private reel is of this process alone, whatever job that belongs to. From outside: others may join.
+        A private reel is of this process alone, whatever job that belongs to, and nobody looks for sources in it. From
+        outside: others may join. `program` is where the program's own source is, if not the directory of __main__.
         """
         self._named = Path(path)
         self._stable_path: StablePath | None = None  # once the recording has begun
@@ -106,6 +109,7 @@ class Recorder:
         self.from_outside = from_outside
         self._force = force
         self._private = private
+        self._program = program
         self._first_step = first_step
         self._used = False
         self._running = False
@@ -229,7 +233,11 @@ class Recorder:
 
     def _begin(self, outer: Recorder | None) -> None:
         options = self.options
-        self._source = OwnRecording(self._directory, options) if outer is None else JoinedRecording(outer._directory)
+        self._source = (
+            OwnRecording(self._directory, options, self._program)
+            if outer is None
+            else JoinedRecording(outer._directory)
+        )
         self._steps = StepCount(self._first_step, self._source.define_step, self._source.start_tick)
         if options.emit is not None:
             problem = _core.emit_ranges(options.emit)
@@ -342,39 +350,44 @@ class Recorder:
         if self._running:
             self.stop()
 
-    def _flop_counter(self) -> FlopCounter | None:
-        return FlopCounter() if self.options.flops else None
+    def _source_files(self) -> SourceFiles | None:
+        return None if self._private else SourceFiles(self.options.source)
+
+    def _additions(self, sources: SourceFiles | None) -> spool.Additions:
+        """For one process: a counter knows the inputs of one by their ids. Sources are read once for several."""
+        return spool.Additions(flops=FlopCounter() if self.options.flops else None, sources=sources)
 
     def _close(self) -> None:
         """Everything that has ended becomes Parquet: this process, and processes of this machine that are gone."""
         assert self._directory is not None and self._opened is not None
+        sources = self._source_files()
         try:
-            self._write_part(self._directory)
+            self._write_part(self._directory, sources)
             if isinstance(self._source, OwnRecording):
-                self._close_the_dead()
+                self._close_the_dead(sources)
             joining.end(self._opened)
         except UnwrittenReelError as error:  # what was recorded is there, and the program goes on
             print(f"torchreel: {error}", file=sys.stderr)
 
-    def _write_part(self, directory: Path) -> None:
+    def _write_part(self, directory: Path, sources: SourceFiles | None) -> None:
         if isinstance(self._source, JoinedRecording) or spool.exists(directory):
-            self._source.write(directory, self._flop_counter())
+            self._source.write(directory, self._additions(sources))
             if self._tape is not None:
                 self._join_tape(directory)
         joining.release_directory(directory)
 
-    def _close_the_dead(self) -> None:
+    def _close_the_dead(self, sources: SourceFiles | None) -> None:
         for directory in sorted(entry for entry in self.path.iterdir() if spool.exists(entry)):
             claim = joining.read_claim(directory)
             if claim is None or claim.process is None or claim.process.may_be_alive():
                 continue
             with joining.closing(directory) as is_ours:
                 if is_ours and spool.exists(directory):
-                    self._convert_dead(directory)
+                    self._convert_dead(directory, sources)
 
-    def _convert_dead(self, directory: Path) -> None:
+    def _convert_dead(self, directory: Path, sources: SourceFiles | None) -> None:
         try:
-            spool.convert(directory, self._flop_counter())
+            spool.convert(directory, self._additions(sources))
             joining.release_directory(directory)
         except TorchreelError as error:  # its files stay, for someone who can read them
             print(f"torchreel: A child process of the recording is left as it is: {error}", file=sys.stderr)
@@ -488,7 +501,7 @@ class Recorder:
         if opened.job is None:
             write_meta(opened.path, self._meta(directory.name))
         try:
-            self._source.write(directory, self._flop_counter())
+            self._source.write(directory, self._additions(self._source_files()))
         except RuntimeError as error:
             raise RecorderError(
                 f"The flight recorder cannot be dumped to {opened.path}: {error}. What could be written is there, and "

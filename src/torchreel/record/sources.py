@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from torchreel import _core
 from torchreel.record import process
-from torchreel.record.flops import FlopCounter
 from torchreel.record.options import RecordOptions
 from torchreel.record.steps import BY_HAND, BY_OPTIMIZER
 from torchreel.reel import spool
@@ -29,19 +28,20 @@ class Source(Protocol):
     def end(self) -> dict[str, Any]:
         """Gives the count of lost events and the disk's error, if any."""
 
-    def write(self, directory: Path, flop_counter: FlopCounter | None) -> None:
+    def write(self, directory: Path, additions: spool.Additions) -> None:
         """The tables of what was recorded."""
 
 
 class OwnRecording:
     """The process's one recording."""
 
-    def __init__(self, directory: Path | None, options: RecordOptions) -> None:
+    def __init__(self, directory: Path | None, options: RecordOptions, program: Path | None) -> None:
         self._directory = directory
         self._options = options
+        self._program = program  # its directory, if it is not that of __main__
 
     def begin(self) -> None:
-        process.begin(self._directory, self._options)
+        process.begin(self._directory, self._options, self._program)
 
     def pause(self) -> None:
         _core.pause()
@@ -58,11 +58,11 @@ class OwnRecording:
     def end(self) -> dict[str, Any]:
         return process.end()
 
-    def write(self, directory: Path, flop_counter: FlopCounter | None) -> None:
+    def write(self, directory: Path, additions: spool.Additions) -> None:
         """The events that a flight recorder holds now; else those that were streamed to the directory."""
         if self._directory is None:
             _core.dump(str(directory / spool.DIRECTORY))
-        spool.convert(directory, flop_counter)
+        spool.convert(directory, additions)
 
 
 class JoinedRecording:
@@ -96,7 +96,7 @@ class JoinedRecording:
         self.pause()
         return {"lost": 0, "error": ""}
 
-    def write(self, directory: Path, flop_counter: FlopCounter | None) -> None:
+    def write(self, directory: Path, additions: spool.Additions) -> None:
         windows = [*self._windows, *([(self._since, _core.now())] if self._since is not None else [])]
         by_hand = any(kind == BY_HAND for _, kind, _ in self._steps)
         steps = [(number, tick) for number, kind, tick in self._steps if not (by_hand and kind == BY_OPTIMIZER)]
@@ -104,11 +104,11 @@ class JoinedRecording:
             _core.flush()
             if not spool.exists(self._outer):
                 return  # no op has run in the program so far
-            spool.convert_part(self._outer, directory, windows, steps, flop_counter)
+            spool.convert_part(self._outer, directory, windows, steps, additions)
             return
         with tempfile.TemporaryDirectory(prefix="torchreel-joined-") as dumped:
             _core.dump(str(Path(dumped, spool.DIRECTORY)))
-            spool.convert_part(Path(dumped), directory, windows, steps, flop_counter)
+            spool.convert_part(Path(dumped), directory, windows, steps, additions)
 
 
 def missing_options(wanted: RecordOptions, outer: RecordOptions) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError, UnwrittenReelError
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 FILE = "meta.json"
 
 Meta = dict[str, Any]
@@ -36,8 +36,19 @@ def _from_4_to_5(meta: Meta) -> Meta:
     return {**meta, "format": 5}
 
 
+def _from_5_to_6(meta: Meta) -> Meta:
+    """Version 6 has a table of the source files: older reels do not know them."""
+    return {**meta, "format": 6}
+
+
 # From a version to the function that turns its meta.json into the next version's.
-MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4, 4: _from_4_to_5}
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {
+    1: _from_1_to_2,
+    2: _from_2_to_3,
+    3: _from_3_to_4,
+    4: _from_4_to_5,
+    5: _from_5_to_6,
+}
 
 
 def write_meta(reel: Path, meta: Meta) -> None:

@@ -12,14 +12,15 @@ import os
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from torchreel.errors import CorruptReelError, NotAReelError, ReelError, UnwrittenReelError, first_line
-from torchreel.reel.tables import INPUTS, OPS, PROCESSES, TABLES
+from torchreel.reel.tables import FRAMES, INPUTS, OPS, PROCESSES, SOURCES, TABLES
 from torchreel.reel.write import ProcessWriter, conform
 
 if TYPE_CHECKING:
@@ -27,8 +28,24 @@ if TYPE_CHECKING:
 
 DIRECTORY = "spool"
 
+# What a process says about itself beside the columns of `processes`: the directory of its program.
+PROGRAM_DIRECTORY = "program_directory"
+
 # Given the ops of a batch and the table of inputs so far, the ops with their flops.
 FlopCounter = Callable[[pa.Table, pa.Table], pa.Table]
+# Given the files that frames name and the directory of the program, if it is known, the table of sources.
+SourceReader = Callable[[Iterable[str], str | None], pa.Table]
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What is added to the tables of a spool when they are written."""
+
+    flops: FlopCounter | None = None
+    sources: SourceReader | None = None
+
+
+_NOTHING = Additions()
 
 
 # Bytes of the head of the events, which is written anew now and then; all else is only added to.
@@ -164,16 +181,19 @@ def _unreadable(process: Path, error: Exception | str) -> CorruptReelError:
     return CorruptReelError(f"{process / DIRECTORY} cannot be read: {error}.")
 
 
-def _process_table(decoder: Spool, name: str, complete: bool) -> pa.Table:
-    """The one row of `processes`."""
+def _said(decoder: Spool) -> dict[str, Any]:
+    """What the process said about itself; nothing, if that makes no sense."""
     try:
         said = json.loads(decoder.process)
-    except ValueError:
-        said = {}
-    if isinstance(said, dict):
-        said = {key: _valid(value) for key, value in said.items()}
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _process_table(decoder: Spool, name: str, complete: bool) -> pa.Table:
+    """The one row of `processes`."""
     row: dict[str, Any] = {
-        **(said if isinstance(said, dict) else {}),
+        **{key: _valid(value) for key, value in _said(decoder).items()},
         "name": name,
         "start_ns": decoder.start_ns,
         "end_ns": decoder.end_ns,
@@ -230,7 +250,7 @@ def read(process: Path, extent: Extent | None = None) -> dict[str, pa.Table]:
     }
 
 
-def convert(process: Path, flop_counter: FlopCounter | None = None) -> None:
+def convert(process: Path, additions: Additions = _NOTHING) -> None:
     """Turn a spool into Parquet files, batch by batch, and remove it when they are on disk.
 
     Where that fails the spool stays, and the reel is read from it.
@@ -238,7 +258,7 @@ def convert(process: Path, flop_counter: FlopCounter | None = None) -> None:
     decoder = _open(process)
     try:
         with ProcessWriter(process) as writer:
-            _write(writer, decoder, process, flop_counter)
+            _write(writer, decoder, process, additions)
             writer.write(PROCESSES.name, _process_table(decoder, process.name, decoder.closed))
     except OSError as error:
         raise UnwrittenReelError(
@@ -256,14 +276,14 @@ def convert_part(
     target: Path,
     windows: list[tuple[int, int]],
     steps: list[tuple[int, int]],
-    flop_counter: FlopCounter | None = None,
+    additions: Additions = _NOTHING,
 ) -> None:
     """Write what began within these windows, spans of ticks, of a spool that goes on, as a process of another reel."""
     decoder = _open(process)
     decoder.restrict_to(windows, steps)
     try:
         with ProcessWriter(target) as writer:
-            _write(writer, decoder, process, flop_counter)
+            _write(writer, decoder, process, additions)
             writer.write(PROCESSES.name, _process_table(decoder, target.name, complete=True))
     except OSError as error:
         raise UnwrittenReelError(
@@ -272,8 +292,14 @@ def convert_part(
         ) from None
 
 
-def _write(writer: ProcessWriter, decoder: Spool, process: Path, flop_counter: FlopCounter | None) -> None:
+def _write(writer: ProcessWriter, decoder: Spool, process: Path, additions: Additions) -> None:
+    files: set[str] = set()
     for name, table in _batches(decoder, process):
-        if name == OPS.name and flop_counter is not None:
-            table = flop_counter(table, conform(INPUTS, pa.record_batch(decoder.inputs())))
+        if name == OPS.name and additions.flops is not None:
+            table = additions.flops(table, conform(INPUTS, pa.record_batch(decoder.inputs())))
+        elif name == FRAMES.name:
+            files.update(file for file in table.column("file").unique().to_pylist() if file is not None)
         writer.write(name, table)
+    if files and additions.sources is not None:
+        directory = _said(decoder).get(PROGRAM_DIRECTORY)
+        writer.write(SOURCES.name, additions.sources(files, directory if isinstance(directory, str) else None))

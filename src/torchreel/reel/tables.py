@@ -211,6 +211,14 @@ FRAMES = _table(
         "for a line that torch.fx generated: its node and original line as JSON, if known, else null",
     ),
 )
+SOURCES = _table(
+    "sources",
+    "one file that frames name and that was there when the recording ended",
+    ("path", TEXT, "as frames.file has it"),
+    ("bytes", pa.int64(), "its size"),
+    ("sha256", pa.string(), "of its bytes, in hexadecimal"),
+    ("text", pa.string(), "the source, if it is the program's own Python file of at most 2 MiB, else null"),
+)
 MODULES = _table(
     "modules",
     "one nn.Module",
@@ -308,6 +316,7 @@ TABLES: dict[str, TableDefinition] = {
         INPUTS,
         STACKS,
         FRAMES,
+        SOURCES,
         MODULES,
         THREADS,
         PROCESSES,
