@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from torchreel import allocator
-from torchreel.analyze import averages, summary
+from torchreel.analyze import averages, source_states, summary
 from torchreel.analyze.memory.report import memory_reports
 from torchreel.errors import OptionError, TorchreelError
 from torchreel.export import FORMATS, export
@@ -114,6 +114,7 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "columns": _columns,
     "sql": _sql,
     "averages": _grouped,
+    "sources": lambda path, work: source_states(load(path)),
     "summary": lambda path, work: summary(load(path)),
     "memory": lambda path, work: [memory_reports(load(path), by) for by in ("stack", "module", "op", "category")],
     "simulate": lambda path, work: allocator.simulate(load(path)),

@@ -9,6 +9,7 @@ from typing import Any
 from torchreel.analyze.diff import diff
 from torchreel.analyze.findings import Finding, findings
 from torchreel.analyze.source.lines import lines
+from torchreel.analyze.source.states import source_states
 from torchreel.analyze.summary import Summary, summary
 from torchreel.analyze.time.averages import averages
 from torchreel.analyze.time.device_busy import device_busy
@@ -24,6 +25,7 @@ __all__ = [
     "findings",
     "lines",
     "phases",
+    "source_states",
     "summary",
     "typical_step",
 ]
