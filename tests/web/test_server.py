@@ -6,7 +6,6 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +142,11 @@ BAD = (
     "/api/search",
     "/api/search?q=" + "x" * 300,
     "/api/source?file=/etc/passwd",
+    "/api/source?file=/nowhere/train.py&process=x",
+    "/api/source?file=/nowhere/train.py&process=1",
+    "/api/source/77",
+    "/api/source/1/0",
+    "/api/source/0/999999999999999999",
     "/api/diff",
 )
 
@@ -169,15 +173,11 @@ def test_what_is_not_there(served: Served) -> None:
     assert served.ask("/api/about", method="POST", body=b"")[0] == 404
 
 
-def test_a_source_is_only_that_of_a_python_file_that_a_frame_names(served: Served, tmp_path: Path) -> None:
-    _, answer, _ = served.ask("/api/source?file=/nowhere/train.py")
-    assert (answer["text"], answer["why"]) == (None, "not on this machine: line numbers only")
-    from torchreel.web.sources import text_of
-
-    (tmp_path / "secret").write_text("secret")
-    (tmp_path / "link.py").symlink_to(tmp_path / "secret")
-    (tmp_path / "real.py").write_text("x = 1\n")
-    assert text_of(str(tmp_path / "link.py"))[0] is None
-    assert text_of(str(tmp_path / "secret"))[0] is None
-    assert text_of("/dev/zero")[0] is None
-    assert text_of(str(tmp_path / "real.py")) == ("x = 1\n", None)
+def test_a_source_is_only_that_of_a_file_that_a_frame_names(served: Served) -> None:
+    by_file, by_frame, by_both = (
+        served.ask(f"/api/{path}")[1] for path in ("source?file=/nowhere/train.py", "source/0", "source/0/0")
+    )
+    assert (by_file["text"], by_file["why"]) == (None, "not on this machine: line numbers only")
+    assert by_frame == by_both == {**by_file, "process": 0, "frame": 0, "line": 3, "function": "main"}
+    assert served.ask("/api/source//etc/passwd")[0] == 404
+    assert served.ask("/api/source/0/../../train.py")[0] == 404

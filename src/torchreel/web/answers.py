@@ -23,7 +23,7 @@ from torchreel.web.questions.memory import memory
 from torchreel.web.questions.modules import modules
 from torchreel.web.questions.overview import overview
 from torchreel.web.questions.slowest import slowest
-from torchreel.web.questions.source import lines, source
+from torchreel.web.questions.source import lines, source, source_of_frame
 from torchreel.web.questions.tape import tape
 from torchreel.web.tiles import LEVELS, WIDTH, tile
 from torchreel.web.viewed_reel import ViewedReel, Viewing
@@ -68,6 +68,8 @@ class Answers:
             return self._tile(int(match[1]), int(match[2]), Query(values))
         if match := re.fullmatch(r"(op|like|kernel)/(\d{1,9})/(\d{1,18})", path):
             return _OF_ONE[match[1]](self._viewed, int(match[2]), int(match[3]))
+        if match := re.fullmatch(r"source/(?:(\d{1,9})/)?(\d{1,18})", path):
+            return source_of_frame(self._viewed, int(match[1] or 0), int(match[2]))
         if path == "revision":
             query = Query(values)
             return self._viewing.revision(query.number("since", 0, 1 << 62, 0) if "since" in query else None)
