@@ -1,70 +1,151 @@
-/** What does my line cost? */
+/** What does my line cost? The text is the recorded one, so that it is there on any machine. */
 import "./source.css";
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type About, ask, type Line } from "../api.ts";
-import { change, query, range } from "../state.ts";
+import { colored } from "../python.ts";
+import { change, href, query, range } from "../state.ts";
 import * as units from "../units.ts";
 import { Empty, Sized, useAnswer } from "../widgets.tsx";
 
-const ORDER = ["user", "library", "torch", "native"];
+/** See torchreel/web/sources.py. */
+type Source = { file: string; text: string | null; origin: "recording" | "disk" | null; state: "same" | "changed" | "missing" | null; why: string | null; bytes: number | null; sha256: string | null };
+type Cost = { self: number; forward: number; backward: number; most: number };
+type File = Cost & { name: string; owner: string };
+
+const OWNERS: Record<string, string> = { user: "your files", library: "libraries", torch: "torch and Python", native: "C++" };
+const ORDER = Object.keys(OWNERS);
 
 export function SourceScreen({ about }: { about: About }) {
   const { answer, problem } = useAnswer(`lines ${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Line[] }>("lines", range.value ?? {}));
-  const file = query.value.file ?? "";
-  const text = useAnswer(`source ${file}`, async () => (file ? await ask<{ text: string | null; why: string | null }>("source", { file }) : { text: null, why: null }));
-  const wanted = Number(query.value.line ?? 0);
-  useEffect(() => { document.querySelector(`[data-line="${wanted}"]`)?.scrollIntoView({ block: "center" }); }, [wanted, file, answer, text.answer]);
+  const files = useMemo(() => filesOf(answer?.rows ?? []), [answer]);
+  const shown = query.value.file || files[0]?.name || "";
+  const source = useAnswer(`source ${shown}`, async () => (shown ? await ask<Source>("source", { file: shown }) : null));
   if (!about.summary.recorded.stacks) return <Empty flag="--stacks" />;
   if (problem) return <p class="error">{problem}</p>;
   if (!answer) return <p class="soft">Adding up …</p>;
-  const files = new Map<string, { owner: string; self: number }>();
-  for (const row of answer.rows) {
-    const found = files.get(row.file) ?? { owner: row.owner ?? "user", self: 0 };
-    files.set(row.file, { ...found, self: found.self + row.total_ns * Number(row.owner === "user") + row.self_ns });
-  }
-  const sorted = [...files].sort(([, a], [, b]) => ORDER.indexOf(a.owner) - ORDER.indexOf(b.owner) || b.self - a.self);
-  const shown = file || sorted[0]?.[0] || "";
-  if (!file && shown) change({ file: shown });
+  if (!files.length) return <Empty>No call with a stack began in this range.</Empty>;
+  // The answer before, of another file, stays until the next one is there.
+  const current = source.answer?.file === shown ? source.answer : null;
   return (
     <div class="source">
-      <div class="panel files">
-        {ORDER.map((owner) => {
-          const some = sorted.filter(([, each]) => each.owner === owner);
-          return some.length === 0 ? null : (
-            <details key={owner} open={owner === "user"}>
-              <summary class="soft">{{ user: "your files", library: "libraries", torch: "torch and Python", native: "C++" }[owner]}</summary>
-              {some.map(([name]) => <button key={name} aria-pressed={name === shown} title={name} onClick={() => change({ file: name, line: "" }, false)}><span>{units.tail(name)}</span><span class="soft">{units.time(answer.rows.reduce((sum, row) => sum + (row.file === name ? row.self_ns : 0), 0))}</span></button>)}
-            </details>
-          );
-        })}
-      </div>
-      <Code lines={answer.rows.filter((row) => row.file === shown)} text={text.answer?.text ?? null} why={text.answer?.why ?? null} wanted={wanted} name={shown} />
+      <nav class="panel files" aria-label="files">
+        {ORDER.map((owner) => <Files key={owner} owner={owner} files={files.filter((each) => each.owner === owner)} shown={shown} />)}
+      </nav>
+      <section class="panel code">
+        <Head name={shown} file={files.find((each) => each.name === shown)} source={current} />
+        <div class="lines">
+          {source.problem && <p class="error">{source.problem}</p>}
+          {(current || source.problem) && <Code key={shown} file={shown} lines={answer.rows.filter((row) => row.file === shown)} text={current?.text ?? null} wanted={Number(query.value.line ?? 0)} />}
+        </div>
+      </section>
     </div>
   );
 }
 
-function Code({ lines, text, why, wanted, name }: { lines: Line[]; text: string | null; why: string | null; wanted: number; name: string }) {
-  const costs = new Map(lines.map((line) => [line.line, line]));
-  const most = Math.max(...lines.map((line) => line.total_ns), 1);
-  const source = text?.split("\n") ?? null;
-  const numbers = source ? source.map((_, at) => at + 1) : [...costs.keys()].sort((a, b) => a - b);
+/** Own files first, each group by its costliest line. */
+function filesOf(rows: Line[]): File[] {
+  const files = new Map<string, File>();
+  for (const row of rows) {
+    const file = files.get(row.file) ?? { name: row.file, owner: row.owner ?? "user", self: 0, forward: 0, backward: 0, most: 0 };
+    file.self += row.self_ns;
+    file.forward += row.forward_ns;
+    file.backward += row.backward_ns;
+    file.most = Math.max(file.most, row.total_ns);
+    files.set(row.file, file);
+  }
+  return [...files.values()].sort((a, b) => ORDER.indexOf(a.owner) - ORDER.indexOf(b.owner) || b.most - a.most || (a.name < b.name ? -1 : 1));
+}
+
+function Files({ owner, files, shown }: { owner: string; files: File[]; shown: string }) {
+  if (!files.length) return null;
   return (
-    <section class="panel code">
-      <h2>{units.tail(name, 3)}{why && <small>{why}</small>}</h2>
-      <table>
-        <thead><tr><td class="n">self</td><td class="n">forward</td><td class="n">backward</td><td class="n">total</td><td class="n">calls</td><td></td><td class="n">line</td><td></td></tr></thead>
-        <tbody>
-          {numbers.map((number) => {
-            const cost = costs.get(number);
-            return (
-              <tr key={number} class={number === wanted ? "hot" : ""} data-testid={cost ? "source-line" : undefined} data-line={number} data-self-ns={cost?.self_ns}>
-                <td class="n">{cost?.self_ns ? units.time(cost.self_ns) : ""}</td><td class="n">{cost?.forward_ns ? units.time(cost.forward_ns) : ""}</td><td class="n">{cost?.backward_ns ? units.time(cost.backward_ns) : ""}</td><td class="n">{cost ? units.time(cost.total_ns) : ""}</td><td class="n">{cost?.calls ? units.count(cost.calls) : ""}</td>
-                <td>{cost && <Sized class="heat" width={`${Math.max(1, (60 * cost.total_ns) / most)}px`} />}</td><td class="n">{number}</td><td>{source ? source[number - 1] : cost?.function}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </section>
+    <details open={owner === "user" || files.some((each) => each.name === shown)}>
+      <summary>{OWNERS[owner]}<span class="soft">{units.time(files.reduce((sum, each) => sum + each.self, 0))}</span></summary>
+      {files.map(({ name, self }) => (
+        <button key={name} aria-pressed={name === shown} title={name} data-testid="source-file" data-file={name} onClick={() => change({ file: name, line: "" }, false)}>
+          <span>{units.tail(name, 1)}<small>{directory(name)}</small></span><span class="soft">{self ? units.time(self) : ""}</span>
+        </button>
+      ))}
+    </details>
+  );
+}
+
+const directory = (name: string): string => units.tail(name).split("/").slice(0, -1).join("/");
+
+function Head({ name, file, source }: { name: string; file?: File; source: Source | null }) {
+  const doubtful = source?.state === "changed" || (source?.text != null && source.state === null);
+  return (
+    <header>
+      <h2 title={source?.sha256 ? `${name}\n${units.count(source.bytes ?? 0)} bytes, sha256 ${source.sha256}` : name}><bdi>{name}</bdi></h2>
+      {file && <span class="soft">{units.time(file.self)} self: {units.time(file.forward)} forward, {units.time(file.backward)} backward</span>}
+      {source?.why && <p class={doubtful ? "note doubtful" : "note"} data-testid="source-note" data-state={source.state ?? "unknown"}>{source.why}</p>}
+    </header>
+  );
+}
+
+/** Longer files are folded where nothing costs anything. */
+const WHOLE = 2000;
+const AROUND = 20;
+const OPENED_AT_ONCE = 500;
+const MOST_ROWS = 10_000;
+
+type Fold = { from: number; to: number };
+
+/** The numbers of lines to show, in order, and what is folded between them. */
+function folded(count: number, kept: number[], opened: Fold[]): (number | Fold)[] {
+  if (count <= WHOLE) return Array.from({ length: count }, (_, at) => at + 1);
+  const shows = new Uint8Array(count + 2);
+  for (const line of kept) shows.fill(1, Math.max(line - AROUND, 1), Math.min(line + AROUND, count) + 1);
+  for (const part of opened) shows.fill(1, part.from, part.to + 1);
+  const items: (number | Fold)[] = [];
+  for (let line = 1; line <= count; line++) {
+    const last = items[items.length - 1];
+    if (shows[line]) items.push(line);
+    else if (typeof last === "object") last.to = line;
+    else items.push({ from: line, to: line });
+  }
+  return items;
+}
+
+function Code({ file, lines, text, wanted }: { file: string; lines: Line[]; text: string | null; wanted: number }) {
+  const [opened, open] = useState<Fold[]>([]);
+  const row = useRef<HTMLTableRowElement>(null);
+  const costs = useMemo(() => new Map(lines.map((line) => [line.line, line])), [lines]);
+  const parts = useMemo(() => (text === null ? null : colored(text)), [text]);
+  useEffect(() => { row.current?.scrollIntoView({ block: "center" }); }, [wanted, text]);
+  const most = lines.reduce((so, line) => Math.max(so, line.total_ns), 1);
+  const numbers = [...costs.keys()].sort((a, b) => a - b);
+  // A line beyond the end of the text is shown all the same, with its cost.
+  const beyond = numbers.filter((line) => parts && (line > parts.length || line < 1));
+  const items = parts ? [...folded(parts.length, wanted ? [...numbers, wanted] : numbers, opened), ...beyond] : numbers;
+  return (
+    <table>
+      <thead><tr><th class="n">self</th><th class="n">forward</th><th class="n">backward</th><th class="n">total</th><th class="n">calls</th><th class="n">bytes</th><th /><th class="n" aria-label="line">#</th><th class="text">{parts ? "" : "function"}</th></tr></thead>
+      <tbody>
+        {items.slice(0, MOST_ROWS).map((item) => {
+          if (typeof item === "object") return <tr key={`fold ${item.to}`} class="fold"><td colSpan={7} /><td class="n">⋮</td><td class="text"><button onClick={() => open([...opened, { from: item.from, to: Math.min(item.to, item.from + OPENED_AT_ONCE - 1) }])}>{units.count(item.to - item.from + 1)} lines without a call</button></td></tr>;
+          const cost = costs.get(item);
+          return (
+            <tr key={item} ref={item === wanted ? row : undefined} class={item === wanted ? "hot" : ""} data-testid={cost ? "source-line" : undefined} data-line={item} data-self-ns={cost?.self_ns} data-total-ns={cost?.total_ns}>
+              {cost ? <Costs cost={cost} most={most} /> : <td colSpan={7} />}
+              <td class="n"><a href={href("source", { file, line: String(item) })}>{item}</a></td>
+              <td class="text">{parts ? (parts[item - 1] ?? []).map(([kind, part]) => (kind ? <span class={`py-${kind}`}>{part}</span> : part)) : cost?.function}</td>
+            </tr>
+          );
+        })}
+        {items.length > MOST_ROWS && <tr class="fold"><td colSpan={8} /><td class="text">{units.count(items.length - MOST_ROWS)} more lines are not shown</td></tr>}
+      </tbody>
+    </table>
+  );
+}
+
+function Costs({ cost, most }: { cost: Line; most: number }) {
+  const time = (ns: number) => (ns ? units.time(ns) : "");
+  return (
+    <>
+      <td class="n strong">{time(cost.self_ns)}</td><td class="n">{time(cost.forward_ns)}</td><td class="n">{time(cost.backward_ns)}</td>
+      <td class="n strong">{time(cost.total_ns)}</td><td class="n">{cost.calls ? units.count(cost.calls) : ""}</td><td class="n">{cost.alloc_bytes ? units.bytes(cost.alloc_bytes) : ""}</td>
+      <td class="share" title={`${units.percent(cost.total_ns, most)} of the costliest line`}><Sized class="heat" width={`${(40 * cost.total_ns) / most}px`} /></td>
+    </>
   );
 }
