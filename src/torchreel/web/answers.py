@@ -14,14 +14,17 @@ from torchreel.web import sql
 from torchreel.web.query import Query
 from torchreel.web.questions.about import about, lanes
 from torchreel.web.questions.averages import averages
+from torchreel.web.questions.blocks import block, blocks
 from torchreel.web.questions.calls import area, call, kernel, like, neighbour, search
 from torchreel.web.questions.counters import counters
 from torchreel.web.questions.diff import diff
 from torchreel.web.questions.edge import edge
 from torchreel.web.questions.flame import flame
-from torchreel.web.questions.memory import memory
+from torchreel.web.questions.memory import memory, memory_changes
 from torchreel.web.questions.modules import modules
 from torchreel.web.questions.overview import overview
+from torchreel.web.questions.segments import segments
+from torchreel.web.questions.simulate import simulate
 from torchreel.web.questions.slowest import slowest
 from torchreel.web.questions.source import lines, source, source_of_frame
 from torchreel.web.questions.tape import tape
@@ -45,6 +48,11 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "memory": memory,
     "modules": modules,
     "slowest": slowest,
+    "memory/changes": memory_changes,
+    "blocks": blocks,
+    "block": block,
+    "segments": segments,
+    "simulate": simulate,
     "tape": tape,
 }
 # Of one row, by its process and id.

@@ -116,11 +116,7 @@ def _state(memory: DeviceMemory, segments: pa.Table, kind: Ints, expandable: Mas
     state = translate(states, words, {"active_allocated": 1, "active_pending_free": 2}, 0)
     requested = ints(final, "requested")
     rounding = np.where((state == 1) & (requested >= 0), np.maximum(size - requested, 0), 0)
-    in_use = np.bincount(segment[inside], np.where(state > 0, size, 0)[inside], len(base))
-    page = np.where(kind == 0, _PAGE["small"], _PAGE["large"])[segment]
-    from_base = address - base[segment]
-    pages = (from_base + size) // page - -(-from_base // page)
-    whole = np.where(expandable[segment], np.maximum(pages, 0) * page, np.where(in_use[segment] == 0, size, 0))
+    back = returnable(kind, expandable, base, segment[inside], address[inside], size[inside], state[inside] > 0)
     return _State(
         segment=segment[inside],
         address=address[inside],
@@ -128,8 +124,21 @@ def _state(memory: DeviceMemory, segments: pa.Table, kind: Ints, expandable: Mas
         used=state[inside] > 0,
         pending=state[inside] == 2,
         rounding=rounding[inside],
-        returnable=np.where(state > 0, 0, whole)[inside],
+        returnable=back,
     )
+
+
+def returnable(kind: Ints, expandable: Mask, base: Ints, segment: Ints, address: Ints, size: Ints, used: Mask) -> Ints:
+    """How many bytes of each piece can go back to the device: those of free segments, and of free pages.
+
+    `kind` (0: small), `expandable` and `base` are the segments'; the others are the pieces', `segment` their places.
+    """
+    in_use = np.bincount(segment, np.where(used, size, 0), len(base))
+    page = np.where(kind == 0, _PAGE["small"], _PAGE["large"])[segment]
+    from_base = address - base[segment]
+    pages = (from_base + size) // page - -(-from_base // page)
+    whole = np.where(expandable[segment], np.maximum(pages, 0) * page, np.where(in_use[segment] == 0, size, 0))
+    return np.where(used, 0, whole)
 
 
 def _pool(name: str, chosen: Mask, segments: pa.Table, state: _State) -> Pool:

@@ -10,12 +10,13 @@ import numpy as np
 
 from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.categories import CATEGORIES, categories
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, rows_of
+from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, rows_of
 from torchreel.analyze.memory.model.history import BlockHistory, histories
 from torchreel.analyze.memory.model.phases import BACKWARD, Phases
 from torchreel.analyze.memory.model.phases_by_calls import phases_by_calls
 from torchreel.analyze.memory.model.phases_by_stacks import phases_by_stacks, phases_of_blocks
 from torchreel.analyze.memory.model.run import Run
+from torchreel.analyze.memory.model.stacks import Line
 from torchreel.analyze.memory.model.steps import Steps, steps
 from torchreel.errors import OptionError
 from torchreel.reel import Reel
@@ -75,14 +76,25 @@ class DeviceMemory:
         labels: Labels = known
         return labels
 
-    def _lines(self) -> Labels:
-        """The user's line. A block of a backward pass has the line of its forward call, if that is known."""
+    @functools.cached_property
+    def _line_stacks(self) -> tuple[Ints, Mask]:
+        """The stack that tells the line of each block, and whether it is that of its forward call."""
         stacks, blocks = self.run.stacks, self.history.blocks
         stack, backward = stacks.rows(blocks.stack), np.zeros(len(blocks), bool)
         if self.phases.by_calls:
             forward = stacks.rows(np.append(self.run.calls.stack, NOTHING)[self._call])
             backward = (self.phases.phase == BACKWARD) & (forward != NOTHING) & (forward != stack)
             stack = np.where(backward, forward, stack)
+        return stack, backward
+
+    def line(self, block: int) -> Line | None:
+        """The line that a block is called by, if its stack is known."""
+        row = int(self._line_stacks[0][block])
+        return None if row == NOTHING else self.run.stacks.line(row)
+
+    def _lines(self) -> Labels:
+        """The user's line. A block of a backward pass has the line of its forward call, if that is known."""
+        stacks, (stack, backward) = self.run.stacks, self._line_stacks
         without = self._without_stack()
         keys = np.where(stack == NOTHING, without, 2 * stack + backward)
         older = OLDER if self.history.allocs else "(no stack)"
