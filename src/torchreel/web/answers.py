@@ -21,6 +21,7 @@ from torchreel.web.questions.diff import diff
 from torchreel.web.questions.edge import edge
 from torchreel.web.questions.flame import flame
 from torchreel.web.questions.memory import memory, memory_changes
+from torchreel.web.questions.memory_marks import memory_marks
 from torchreel.web.questions.modules import modules
 from torchreel.web.questions.overview import overview
 from torchreel.web.questions.segments import segments
@@ -49,6 +50,7 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "modules": modules,
     "slowest": slowest,
     "memory/changes": memory_changes,
+    "memory/marks": memory_marks,
     "blocks": blocks,
     "block": block,
     "segments": segments,
