@@ -1,7 +1,8 @@
 /** Keys: one table, which `?` shows. No key is taken while typing. */
 import { signal } from "@preact/signals";
-import { go, screen, SCREENS } from "./state.ts";
+import { moving } from "./moving.ts";
 import { pointer, shown } from "./screens/timeline.tsx";
+import { go, screen, SCREENS } from "./state.ts";
 
 export const help = signal(false);
 export const KEYS: [string, string][] = [
@@ -38,12 +39,12 @@ let fitted = false;
 function glide(now: number): void {
   const seconds = Math.min((now - before) / 1000, 0.05);
   before = now;
-  const timeline = shown.timeline;
-  if (timeline) for (const key of held) {
-    if (key === "w") timeline.zoom(Math.exp(-3 * seconds), pointer.x);
-    if (key === "s") timeline.zoom(Math.exp(3 * seconds), pointer.x);
-    if (key === "a") timeline.pan(-900 * seconds);
-    if (key === "d") timeline.pan(900 * seconds);
+  const view = shown.timeline ?? moving.view;
+  if (view) for (const key of held) {
+    if (key === "w") view.zoom(Math.exp(-3 * seconds), pointer.x);
+    if (key === "s") view.zoom(Math.exp(3 * seconds), pointer.x);
+    if (key === "a") view.pan(-900 * seconds);
+    if (key === "d") view.pan(900 * seconds);
   }
   if (held.size) requestAnimationFrame(glide);
 }
@@ -62,19 +63,22 @@ export function listenToKeys(): void {
       help.value = false;
       if (typing(target)) target.blur();
       shown.timeline?.canvas.dispatchEvent(new Event("torchreel-clear"));
+      moving.view?.clear();
       return;
     }
     if (typing(target) || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "?") { help.value = !help.value; return; }
     if (/^[1-9]$/.test(event.key)) { go(SCREENS[Number(event.key) - 1]); return; }
-    const timeline = shown.timeline;
-    if (!timeline || screen.value !== "timeline") return;
+    const timeline = screen.value === "timeline" ? shown.timeline : null;
     const key = event.key.toLowerCase();
-    if (key === "0") timeline.show(0, Number.MAX_SAFE_INTEGER);
-    if (key === "f" && timeline.selected) { timeline.centre(timeline.selected, fitted); fitted = !fitted; }
-    if (key === "r") shown.makeRange();
-    if (key === "m") shown.keepMark();
-    const move = MOVES[event.key];
+    if (!timeline && !moving.view) return;
+    if (key === "0") (timeline ?? moving.view)!.show(0, Number.MAX_SAFE_INTEGER);
+    if (!timeline && key === "f") moving.view!.fit();
+    if (!timeline && key === "r") moving.view!.keep();
+    if (timeline && key === "f" && timeline.selected) { timeline.centre(timeline.selected, fitted); fitted = !fitted; }
+    if (timeline && key === "r") shown.makeRange();
+    if (timeline && key === "m") shown.keepMark();
+    const move = timeline && MOVES[event.key];
     if (move && (event.key.length === 1 || target === timeline.canvas || target === document.body)) { event.preventDefault(); move(); }
     if ("wasd".includes(key) && !event.repeat) {
       if (!held.size) { before = performance.now(); requestAnimationFrame(glide); }

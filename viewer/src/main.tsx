@@ -11,12 +11,14 @@ import { EdgeScreen } from "./screens/edge.tsx";
 import { FlameScreen } from "./screens/flame.tsx";
 import { MemoryScreen } from "./screens/memory.tsx";
 import { ModulesScreen } from "./screens/modules.tsx";
+import { SegmentsScreen } from "./screens/segments.tsx";
 import { OpsScreen } from "./screens/ops.tsx";
 import { OverviewScreen } from "./screens/overview.tsx";
 import { SourceScreen } from "./screens/source.tsx";
 import { SqlScreen } from "./screens/sql.tsx";
 import { TapeScreen } from "./screens/tape.tsx";
 import { shown, TimelineScreen } from "./screens/timeline.tsx";
+import { moving } from "./moving.ts";
 import { change, clearRange, go, href, query, range, type Screen, screen, theme } from "./state.ts";
 import { measured } from "./timeline/canvas.ts";
 import * as units from "./units.ts";
@@ -27,14 +29,15 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["flame", "Flame", (about) => <FlameScreen about={about} />],
   ["ops", "Ops", (about) => <OpsScreen about={about} />],
   ["modules", "Modules", (about) => <ModulesScreen about={about} />],
-  ["memory", "Memory", () => <MemoryScreen />],
+  ["memory", "Memory", (about) => <MemoryScreen about={about} />],
+  ["segments", "Segments", (about) => <SegmentsScreen about={about} />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
   ["tape", "Tape", () => <TapeScreen />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],
   ["edge", "Edge", (about) => <EdgeScreen about={about} />],
   ["sql", "SQL", () => <SqlScreen />],
 ];
-const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", source: "8", tape: "9" };
+const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", flame: "3", ops: "4", modules: "5", memory: "6", segments: "7", source: "8", tape: "9" };
 
 /** What is known of the reel. Its lanes come later: the overview does not wait for them. */
 const about = signal<About>(null!);
@@ -120,7 +123,10 @@ async function start(): Promise<void> {
   if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", `/${location.hash}`);
   effect(() => { document.documentElement.dataset.theme = theme.value; });
   try {
-    about.value = { ...(await ask<About>("about")), lanes: [], labels: [], threads: [], hidden: "" };
+    const known = await ask<About>("about");
+    about.value = { ...known, lanes: [], labels: [], threads: [], hidden: "" };
+    // A snapshot's reel has no ops: it begins with its memory.
+    if (!location.hash && !known.summary.ops && known.summary.recorded.memory) go("memory", {}, true);
     listenToKeys();
     page.replaceChildren();
     render(<Page />, page);
@@ -133,11 +139,11 @@ async function start(): Promise<void> {
     Object.assign(window, {
       torchreel: {
         ready: true,
-        get idle() { return waiting.value === 0 && (shown.timeline?.idle ?? true); },
+        get idle() { return waiting.value === 0 && (shown.timeline?.idle ?? true) && (moving.view?.idle ?? true); },
         get frames() { return measured.frames; },
         get painted() { return measured.painted; },
         get bytes() { return received.bytes; },
-        get view() { const view = shown.timeline?.view; return view ? { begin: view.begin, end: view.end } : range.value; },
+        get view() { const view = shown.timeline?.view ?? moving.view?.view; return view ? { begin: view.begin, end: view.end } : range.value; },
         at: (x: number, y: number) => { const call = shown.timeline?.at(x, y); return call ? { process: call.process, id: call.id, name: call.name } : null; },
         place: async (process: number, id: number) => {
           const timeline = shown.timeline;

@@ -91,7 +91,6 @@ class AllocatorState:
     position: int
     segments: Segments
     pieces: Pieces
-    usage: Pool  # the sums, in the words of `torchreel memory`'s fragmentation
 
 
 def segment_lives(memory: DeviceMemory) -> SegmentLives:
@@ -111,7 +110,7 @@ def allocator_state(memory: DeviceMemory, position: int) -> AllocatorState:
     alive = alive[np.argsort(blocks.addr[alive], kind="stable")]
     segments = _with_regions(segments, blocks.addr[alive], np.minimum(blocks.size[alive], _MOST_BYTES))
     pieces = _pieces(memory, segments, alive, position)
-    return AllocatorState(position, segments, pieces, _usage(segments, pieces))
+    return AllocatorState(position, segments, pieces)
 
 
 def has_address(address: Ints) -> Mask:
@@ -369,20 +368,28 @@ def _gaps(segments: Segments, place: Ints, address: Ints, size: Ints) -> tuple[I
     return where[free], begin[free], (starts - begin)[free]
 
 
-def _usage(segments: Segments, pieces: Pieces) -> Pool:
-    owned = ~segments.is_region
-    mine = owned[pieces.segment] if len(segments) else np.zeros(len(pieces), bool)
-    free, used = mine & (pieces.state == FREE), pieces.state == USED
-    kind = np.where(segments.kind == SMALL, 0, 1)
+def usage(state: AllocatorState, kind: str | None = None) -> Pool:
+    """The sums of a state, in the words of `torchreel memory`'s fragmentation; of small or large segments alone."""
+    segments, pieces = state.segments, state.pieces
+    is_small = segments.kind == SMALL
+    chosen = ~segments.is_region & (kind is None or (is_small if kind == "small" else ~is_small))
+    mine = chosen[pieces.segment] if len(segments) else np.zeros(len(pieces), bool)
+    free, used = mine & (pieces.state == FREE), mine & (pieces.state == USED)
     back = returnable(
-        kind, segments.expandable, segments.address, pieces.segment, pieces.address, pieces.size, pieces.state > FREE
+        np.where(is_small, 0, 1),
+        segments.expandable,
+        segments.address,
+        pieces.segment,
+        pieces.address,
+        pieces.size,
+        pieces.state > FREE,
     )
     return Pool(
-        name="all",
-        segments=int(owned.sum()),
-        reserved=int(segments.size[owned].sum()),
+        name=kind or "all",
+        segments=int(chosen.sum()),
+        reserved=int(segments.size[chosen].sum()),
         allocated=int(pieces.size[used].sum()),
-        pending=int(pieces.size[pieces.state == PENDING].sum()),
+        pending=int(pieces.size[mine & (pieces.state == PENDING)].sum()),
         rounding=int(np.maximum(pieces.size - pieces.requested, 0)[used].sum()),
         split=int((pieces.size - back)[free].sum()),
         cached=int(back[free].sum()),

@@ -17,6 +17,8 @@ from torchreel.web.viewed_reel import ViewedReel
 
 BY = ("stack", "module", "op", "category")
 SHOWN_BY = (*BY, "blocks", "total")
+# From the bottom up: what stays, then what comes and goes.
+_ORDER = ("parameter", "optimizer_state", "gradient", "activation", "input", "temporary", "unknown")
 _POINTS = 800
 _MOST_POINTS = 1_500
 _BANDS = 12
@@ -108,7 +110,7 @@ def _curve(view: DeviceView, query: Query, axis: str, by: str) -> dict[str, Any]
     if by == "blocks":
         return {**found, **_blocks(view, positions)}
     cut = bands(view.memory, by, positions, _BANDS)
-    rows = zip(cut.names, cut.category, cut.bytes.tolist(), strict=True)
+    rows = sorted(zip(cut.names, cut.category, cut.bytes.tolist(), strict=True), key=lambda row: _ORDER.index(row[1]))
     return {
         **found,
         "bands": [

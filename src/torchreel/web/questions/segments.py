@@ -9,7 +9,7 @@ import numpy as np
 
 from torchreel.analyze.memory import allocator_state
 from torchreel.analyze.memory.model.blocks import OLD
-from torchreel.analyze.memory.segments import FREE, KINDS, PENDING, STATES, AllocatorState, has_address
+from torchreel.analyze.memory.segments import FREE, KINDS, PENDING, STATES, AllocatorState, has_address, usage
 from torchreel.web.device_view import DeviceView, Ints, view_of, views_of
 from torchreel.web.query import Query
 from torchreel.web.questions.blocks import rows_of_blocks
@@ -47,7 +47,8 @@ def segments(viewed: ViewedReel, query: Query) -> Any:
         "events": history.events,
         "at": view.moment(state.position),
         "peak_at": view.moment(view.peak),
-        "usage": asdict(state.usage),
+        "usage": asdict(usage(state)),
+        "pools": [asdict(usage(state, kind)) for kind in KINDS[:2]],
         "requested": int(state.pieces.requested[state.pieces.state != FREE].sum()),
         "blocks": int((state.pieces.state != FREE).sum()),
         "inexact": int((~state.pieces.is_exact).sum()),

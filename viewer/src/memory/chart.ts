@@ -1,0 +1,415 @@
+/** Memory over time on one canvas: bands or single blocks, drawn once for each answer, then only moved and scaled. */
+import * as units from "../units.ts";
+import { measured } from "../timeline/canvas.ts";
+import { pointer } from "../screens/timeline.tsx";
+import type { Memory, Section } from "./answers.ts";
+import { CATEGORIES } from "./answers.ts";
+import { AxisView, byteTicks, ticks } from "./axis.ts";
+import { hatch, paint, type Paint, plain, turns } from "./colors.ts";
+
+const LEFT = 66;
+const RIGHT = 10;
+const TOP = 28;
+const BOTTOM = 20;
+const LEAST = { time: 1_000, events: 8 };
+
+/** What is under the pointer. */
+export type Found = { cell: number; bytes: number; block?: number; size?: number; category?: string; older?: boolean; name?: string };
+/** Where a shape lies: cells from, to, and bytes below it. */
+type Run = { from: number; to: number; low: number; high: number };
+export type Mark = { kind: string; event: number; text: string };
+export type Taken = { instant: (event: number, found: Found | null) => void; area: (begin: number, end: number) => void; moved: () => void; cleared: () => void };
+
+export class MemoryChart {
+  readonly view: AxisView;
+  area: { begin: number; end: number } | null = null;
+  marks: Mark[] = [];
+  selected: number | null = null;
+  picked: string | null = null;
+  fits = false;
+  private readonly pen: CanvasRenderingContext2D;
+  private readonly bitmap = document.createElement("canvas");
+  private runs: Run[][] = [];
+  private paint: Paint = paint();
+  private width = 0;
+  private height = 0;
+  private asked = false;
+  private hover: { x: number; y: number } | null = null;
+  private press: { x: number; place: number; pan: boolean; moved: boolean } | null = null;
+
+  constructor(readonly canvas: HTMLCanvasElement, public answer: Memory, private readonly taken: Taken) {
+    this.pen = canvas.getContext("2d", { alpha: false })!;
+    this.view = new AxisView(answer.end, LEAST[answer.axis]);
+    this.view.begin = answer.begin;
+    this.view.end = answer.finish;
+  }
+
+  /** How many cells fit. */
+  get cells(): number {
+    return Math.min(Math.max(Math.round(this.plot), 50), 1_500);
+  }
+  private get plot(): number {
+    return Math.max(this.width - LEFT - RIGHT, 1);
+  }
+  private get high(): number {
+    return Math.max(this.height - TOP - BOTTOM, 1);
+  }
+  /** The greatest level that is drawn. */
+  private get most(): number {
+    const { answer } = this;
+    const inView = Math.max(...answer.most, ...(answer.reserved ?? [0]), 1);
+    return this.fits ? inView : Math.max(answer.peak, inView, 1);
+  }
+  x = (place: number): number => LEFT + ((place - this.view.begin) / this.view.span) * this.plot;
+  place = (x: number): number => this.view.begin + ((x - LEFT) / this.plot) * this.view.span;
+  private y = (bytes: number): number => TOP + this.high * (1 - bytes / (this.most * 1.04));
+
+  show(answer: Memory): void {
+    this.answer = answer;
+    this.view.whole = answer.end;
+    this.compose();
+  }
+  recolor(): void {
+    this.paint = paint();
+    this.compose();
+  }
+  resize(): boolean {
+    const box = this.canvas.getBoundingClientRect();
+    const before = this.cells;
+    this.width = Math.round(box.width);
+    this.height = Math.round(box.height);
+    this.canvas.width = this.width * devicePixelRatio;
+    this.canvas.height = this.height * devicePixelRatio;
+    this.pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    this.pen.font = "11px system-ui, sans-serif";
+    this.compose();
+    return this.cells !== before;
+  }
+  get idle(): boolean {
+    return !this.asked;
+  }
+  redraw(): void {
+    if (this.asked) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      const began = performance.now();
+      this.draw();
+      measured.frames.push(performance.now() - began);
+      if (measured.frames.length > 600) measured.frames.shift();
+      measured.painted++;
+    });
+  }
+
+  /** Draw the shapes once, a column per cell. */
+  private compose(): void {
+    const { answer, bitmap, paint } = this;
+    const cells = answer.most.length;
+    bitmap.width = Math.max(cells, 1);
+    bitmap.height = Math.max(Math.round(this.high * devicePixelRatio), 1);
+    const pen = bitmap.getContext("2d")!;
+    const scale = bitmap.height / (this.most * 1.04);
+    const base = new Float64Array(cells);
+    this.runs = [];
+    const fill = (run: Run, color: string | CanvasPattern, line: boolean) => {
+      const [low, high] = [bitmap.height - run.low * scale, bitmap.height - run.high * scale];
+      pen.fillStyle = color;
+      pen.fillRect(run.from, high, run.to - run.from, Math.max(low - high - (line && low - high > 4 ? 0.6 : 0), 0));
+    };
+    const shape = (first: number, last: number, size: (cell: number) => number, color: string, older: boolean) => {
+      const runs: Run[] = [];
+      for (let cell = first; cell < last; ) {
+        const [low, more] = [base[cell], size(cell)];
+        let to = cell + 1;
+        while (to < last && base[to] === low && size(to) === more) to++;
+        const run = { from: cell, to, low, high: low + more };
+        if (more > 0) {
+          runs.push(run);
+          fill(run, older ? `${color}66` : color, true);
+          if (older) fill(run, hatch(pen, color), true);
+        }
+        for (let at = cell; at < to; at++) base[at] += more;
+        cell = to;
+      }
+      this.runs.push(runs);
+    };
+    if (answer.blocks) {
+      const { first, last, size, category, older } = answer.blocks;
+      for (let i = 0; i < size.length; i++) shape(first[i], last[i], () => size[i], paint.category[category[i]], older[i] === 1);
+    } else if (answer.bands) {
+      const shades = turns(answer.bands);
+      answer.bands.forEach((band, at) => shape(0, cells, (cell) => band.bytes[cell], paint.shade(band.category, shades[at]), band.older));
+    } else shape(0, cells, (cell) => answer.most[cell], paint.palette.memory, false);
+    if (answer.rest?.bytes.length) shape(0, cells, (cell) => answer.rest!.bytes[cell], paint.rest, false);
+    this.redraw();
+  }
+
+  /** The cell of the answer at a place of the axis; null outside of what was answered. */
+  private cell(place: number): number | null {
+    const { begin, finish, most } = this.answer;
+    const cell = Math.floor(((place - begin) / (finish - begin)) * most.length);
+    return cell >= 0 && cell < most.length ? cell : null;
+  }
+  /** What is drawn at a point. */
+  at(x: number, y: number): Found | null {
+    const cell = this.cell(this.place(x));
+    if (cell === null || x < LEFT || x > LEFT + this.plot) return null;
+    const bytes = (1 - (y - TOP) / this.high) * this.most * 1.04;
+    const found: Found = { cell, bytes: this.answer.most[cell] };
+    const number = this.runs.findIndex((runs) => runs.some((run) => run.from <= cell && cell < run.to && run.low <= bytes && bytes < run.high));
+    return number < 0 ? found : this.described(number, cell, found);
+  }
+  private described(number: number, cell: number, found: Found): Found {
+    const { blocks, bands, rest } = this.answer;
+    if (blocks && number < blocks.block.length) return { ...found, block: blocks.block[number], size: blocks.size[number], category: CATEGORIES[blocks.category[number]], older: blocks.older[number] === 1 };
+    if (bands && number < bands.length) return { ...found, name: bands[number].name, size: bands[number].bytes[cell], category: bands[number].category, older: bands[number].older };
+    if (!blocks && !bands) return found;
+    return { ...found, name: `the rest: ${units.count(rest?.groups ?? 0)} ${blocks ? "smaller blocks" : "others"}`, size: rest?.bytes[cell] };
+  }
+  /** The shape above or below a block at a cell, for the keyboard. */
+  neighbour(block: number | null, event: number, up: boolean): number | null {
+    const columns = this.answer.blocks;
+    const cell = this.cellOf(event);
+    if (!columns || cell === null) return null;
+    const here = columns.block.filter((_, i) => columns.first[i] <= cell && cell < columns.last[i]);
+    if (!here.length) return null;
+    const at = block === null ? -1 : here.indexOf(block);
+    return here[at < 0 ? (up ? 0 : here.length - 1) : Math.min(Math.max(at + (up ? 1 : -1), 0), here.length - 1)];
+  }
+  /** The cell that shows an event, or one near it. */
+  cellOf(event: number): number | null {
+    const { at_events } = this.answer;
+    if (!at_events.length) return null;
+    let [low, high] = [0, at_events.length - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (at_events[middle] < event) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+  /** Where an instant is on the axis. */
+  placeOf(moment: { event: number; time?: number | null }): number {
+    return this.answer.axis === "time" ? (moment.time ?? 0) : moment.event;
+  }
+
+  private draw(): void {
+    const { pen, paint: { palette }, answer, view } = this;
+    pen.fillStyle = palette.panel;
+    pen.fillRect(0, 0, this.width, this.height);
+    this.drawGrid();
+    pen.save();
+    pen.beginPath();
+    pen.rect(LEFT, 0, this.plot, this.height);
+    pen.clip();
+    pen.imageSmoothingEnabled = false;
+    const [from, to] = [this.x(answer.begin), this.x(answer.finish)];
+    if (answer.most.length) pen.drawImage(this.bitmap, from, TOP, to - from, this.high);
+    this.drawReserved();
+    this.drawSelection();
+    if (this.area) {
+      pen.fillStyle = `${palette.accent}2e`;
+      pen.fillRect(this.x(this.area.begin), TOP, ((this.area.end - this.area.begin) / view.span) * this.plot, this.high);
+    }
+    this.drawMarks();
+    this.drawInstant();
+    pen.restore();
+    if (this.hover && !this.press) this.drawHover(this.hover);
+  }
+
+  private drawGrid(): void {
+    const { pen, paint: { palette } } = this;
+    pen.textAlign = "right";
+    for (const bytes of [0, ...byteTicks(this.most, Math.max(2, Math.floor(this.high / 48)))]) {
+      const y = Math.round(this.y(bytes));
+      pen.fillStyle = palette.line;
+      pen.fillRect(LEFT, y, this.plot, 1);
+      pen.fillStyle = palette.soft;
+      pen.fillText(units.bytes(bytes), LEFT - 6, y + 4);
+    }
+    pen.textAlign = "left";
+    for (const at of ticks(this.view.begin, this.view.end, Math.floor(this.plot / 120))) {
+      const x = Math.round(this.x(at));
+      const text = this.answer.axis === "time" ? units.time(at) : units.count(at);
+      pen.fillStyle = palette.line;
+      pen.fillRect(x, TOP + this.high, 1, 5);
+      pen.fillStyle = palette.soft;
+      if (x + pen.measureText(text).width + 4 < this.width) pen.fillText(text, x + 4, this.height - 6);
+    }
+  }
+  private drawReserved(): void {
+    const { pen, paint: { palette }, answer } = this;
+    if (!answer.reserved) return;
+    pen.strokeStyle = palette.soft;
+    pen.lineWidth = 1;
+    pen.setLineDash([4, 3]);
+    pen.beginPath();
+    const wide = (this.x(answer.finish) - this.x(answer.begin)) / answer.reserved.length;
+    const start = this.x(answer.begin);
+    answer.reserved.forEach((bytes, cell) => {
+      const y = Math.round(this.y(bytes)) + 0.5;
+      pen.lineTo(start + cell * wide, y);
+      pen.lineTo(start + (cell + 1) * wide, y);
+    });
+    pen.stroke();
+    pen.setLineDash([]);
+  }
+  private drawSelection(): void {
+    const { pen, paint: { palette }, answer } = this;
+    const number = this.selected !== null ? (answer.blocks?.block.indexOf(this.selected) ?? -1) : this.picked !== null ? (answer.bands?.findIndex((band) => band.name === this.picked) ?? -1) : -1;
+    if (number < 0) return;
+    const wide = (this.x(answer.finish) - this.x(answer.begin)) / answer.most.length;
+    const start = this.x(answer.begin);
+    pen.fillStyle = `${palette.ink}${answer.blocks ? "55" : "22"}`;
+    pen.strokeStyle = palette.ink;
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    for (const run of this.runs[number]) {
+      const [x, y] = [start + run.from * wide, this.y(run.high)];
+      pen.fillRect(x, y, (run.to - run.from) * wide, Math.max(this.y(run.low) - y, 1));
+      pen.moveTo(x, y);
+      pen.lineTo(x + (run.to - run.from) * wide, y);
+    }
+    pen.stroke();
+  }
+  private drawMarks(): void {
+    const { pen, paint: { palette } } = this;
+    const color = (kind: string) => (kind === "oom" || kind === "peak" ? palette.communication : palette.range);
+    let free = -1;
+    for (const mark of this.marks) {
+      const cell = this.cellOf(mark.event);
+      if (cell === null) continue;
+      const x = this.markX(mark);
+      if (x < LEFT - 1 || x > LEFT + this.plot + 1) continue;
+      pen.fillStyle = color(mark.kind);
+      pen.fillRect(x - 0.5, TOP - 4, 1, mark.kind === "spikes" ? 8 : this.high + 4);
+      pen.beginPath();
+      pen.moveTo(x - 4, TOP - 9);
+      pen.lineTo(x + 4, TOP - 9);
+      pen.lineTo(x, TOP - 3);
+      pen.fill();
+      const wide = pen.measureText(mark.text).width;
+      const left = Math.min(x + 7, LEFT + this.plot - wide - 2);
+      if (mark.kind !== "spikes" && left > free) { pen.fillText(mark.text, left, 12); free = left + wide + 10; }
+    }
+  }
+  /** The place of a mark: in the middle of its cell, unless its time is known. */
+  markX(mark: Mark & { time?: number | null }): number {
+    return this.x(this.placeOf(mark));
+  }
+  private drawInstant(): void {
+    const { pen, paint: { palette }, answer } = this;
+    if (answer.at.event === answer.peak_at.event) return;
+    const x = this.x(this.placeOf(answer.at));
+    pen.fillStyle = palette.accent;
+    pen.fillRect(x - 0.75, TOP - 4, 1.5, this.high + 4);
+    const text = units.bytes(answer.allocated);
+    const wide = pen.measureText(text).width;
+    const left = Math.min(x + 4, LEFT + this.plot - wide - 4);
+    pen.fillStyle = palette.panel;
+    pen.fillRect(left - 2, TOP + 1, wide + 4, 14);
+    pen.fillStyle = palette.accent;
+    pen.fillText(text, left, TOP + 12);
+  }
+  private drawHover({ x, y }: { x: number; y: number }): void {
+    const found = this.at(x, y);
+    if (!found) return;
+    const { pen, paint: { palette } } = this;
+    const what = found.name ?? (found.block === undefined ? "allocated" : `block of ${units.bytes(found.size!)}`);
+    const event = this.answer.at_events[found.cell];
+    const lines = [
+      what,
+      [found.size !== undefined && found.block === undefined ? units.bytes(found.size) : "", found.category ? plain(found.category) : "", found.older ? "older than the history" : ""].filter(Boolean).join(", "),
+      `of ${units.bytes(found.bytes)} at ${this.answer.axis === "time" ? units.time(this.place(x)) : `event ${units.count(event)}`}`,
+    ].filter(Boolean);
+    const wide = Math.min(Math.max(...lines.map((line) => pen.measureText(line).width)) + 16, 420);
+    const tall = lines.length * 15 + 9;
+    const left = Math.min(x + 12, this.width - wide - 4);
+    const top = Math.min(Math.max(y - tall - 8, 2), this.height - tall - 2);
+    pen.fillStyle = palette.panel;
+    pen.strokeStyle = palette.line;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    pen.roundRect(left + 0.5, top + 0.5, wide, tall, 6);
+    pen.fill();
+    pen.stroke();
+    lines.forEach((line, at) => {
+      pen.fillStyle = at === 0 ? palette.ink : palette.soft;
+      pen.fillText(this.fitted(line, wide - 14), left + 8, top + 16 + at * 15);
+    });
+  }
+  private fitted(text: string, room: number): string {
+    if (this.pen.measureText(text).width <= room) return text;
+    let cut = text;
+    while (cut && this.pen.measureText(`…${cut}`).width > room) cut = cut.slice(1);
+    return `…${cut}`;
+  }
+
+  zoom(factor: number, x: number): void {
+    this.view.zoom(factor, Math.min(Math.max((x - LEFT) / this.plot, 0), 1));
+    this.taken.moved();
+    this.redraw();
+  }
+  pan(pixels: number): void {
+    this.view.pan(pixels / this.plot);
+    this.taken.moved();
+    this.redraw();
+  }
+  look(begin: number, end: number): void {
+    this.view.set(begin, end);
+    this.taken.moved();
+    this.redraw();
+  }
+
+  /** Pointer and wheel; keys are in keys.ts. */
+  listen(): () => void {
+    const { canvas } = this;
+    const down = (event: PointerEvent) => {
+      canvas.setPointerCapture(event.pointerId);
+      this.press = { x: event.offsetX, place: this.place(event.offsetX), pan: event.shiftKey, moved: false };
+    };
+    const move = (event: PointerEvent) => {
+      pointer.x = event.offsetX;
+      this.hover = { x: event.offsetX, y: event.offsetY };
+      const { press } = this;
+      if (press) {
+        press.moved ||= Math.abs(event.offsetX - press.x) > 4;
+        if (press.pan) this.pan(-event.movementX);
+        else if (press.moved) {
+          const place = Math.min(Math.max(this.place(event.offsetX), this.view.begin), this.view.end);
+          this.area = { begin: Math.min(place, press.place), end: Math.max(place, press.place) };
+        }
+      }
+      this.redraw();
+    };
+    const up = (event: PointerEvent) => {
+      const { press } = this;
+      this.press = null;
+      if (!press || press.pan) return;
+      if (press.moved && this.area) return this.taken.area(this.area.begin, this.area.end);
+      const found = this.at(event.offsetX, event.offsetY);
+      if (found) this.taken.instant(this.answer.at_events[found.cell], found);
+      else this.taken.cleared();
+    };
+    const leave = () => { this.hover = null; this.redraw(); };
+    const wheel = (event: WheelEvent) => {
+      if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(event.deltaY * 0.002), event.offsetX);
+      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan(event.deltaX || event.deltaY);
+      else return;
+      event.preventDefault();
+    };
+    const parts: [string, EventListener][] = [["pointerdown", down as EventListener], ["pointermove", move as EventListener], ["pointerup", up as EventListener], ["pointerleave", leave]];
+    for (const [name, handler] of parts) canvas.addEventListener(name, handler);
+    canvas.addEventListener("wheel", wheel, { passive: false });
+    return () => {
+      for (const [name, handler] of parts) canvas.removeEventListener(name, handler);
+      canvas.removeEventListener("wheel", wheel);
+    };
+  }
+}
+
+/** Moments of what stands out, to be marked in the curve. */
+export function marksOf(sections: Section[]): (Mark & { time: number | null })[] {
+  return sections.filter(({ kind }) => kind !== "fragmentation").flatMap(({ kind, rows }) =>
+    rows.filter((row) => row.event !== undefined).map((row, at) => ({ kind, event: row.event!, time: row.time ?? null, text: kind === "peak" ? `peak ${row.text}` : kind === "oom" ? `out of memory: ${row.text}` : row.text, order: at })));
+}
