@@ -98,7 +98,7 @@ function Bar({ about }: { about: About }) {
   const first = about.processes[0];
   return (
     <header class="bar">
-      <span class="what"><b>{units.tail(about.reel, 1)}</b>{[units.tail(first?.command?.split(" ")[0] ?? "", 1), first?.torch_version && `torch ${first.torch_version}`, `${units.count(about.summary.processes)} process${about.summary.processes === 1 ? "" : "es"}`, units.time(about.end)].filter(Boolean).join(" · ")}</span>
+      <span class="what"><b>{units.tail(about.reel, 1)}</b>{[units.tail(first?.command?.split(" ")[0] ?? "", 1), first?.torch_version && `torch ${first.torch_version}`, `${units.count(about.summary.processes)} process${about.summary.processes === 1 ? "" : "es"}`, about.end > 1 && units.time(about.end)].filter(Boolean).join(" · ")}</span>
       {recording.value && <span class="recording" data-testid="recording">● recording</span>}
       {range.value && <span class="range-chip" data-testid="range">{units.time(range.value.begin)} to {units.time(range.value.end)}<button data-testid="range-clear" aria-label="clear the range" onClick={clearRange}>×</button></span>}
       {found && <span class="count" data-testid="search-count">{units.count(found.calls)} calls, {units.time(found.self_ns)}</span>}
@@ -126,7 +126,7 @@ async function start(): Promise<void> {
     const known = await ask<About>("about");
     about.value = { ...known, lanes: [], labels: [], threads: [], hidden: "" };
     // A snapshot's reel has no ops: it begins with its memory.
-    if (!location.hash && !known.summary.ops && known.summary.recorded.memory) go("memory", {}, true);
+    if (!location.hash && !known.summary.ops && (await ask<{ devices: string[] }>("memory", { by: "total" })).devices.length) go("memory", {}, true);
     listenToKeys();
     page.replaceChildren();
     render(<Page />, page);

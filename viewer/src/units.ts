@@ -29,6 +29,9 @@ export function percent(part: number, whole: number): string {
 
 export const count = (value: number): string => Math.round(value).toLocaleString("en-US");
 
+/** A number with its noun: 1 block, 2 blocks. */
+export const many = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 /** Three digits: 1.23, 12.3, 123. */
 function digits(value: number): string {
   const size = Math.abs(value);

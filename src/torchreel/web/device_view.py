@@ -48,11 +48,15 @@ class DeviceView:
         """The position of the last event; -1 if there is none."""
         return self.memory.history.events - 1
 
+    @property
+    def has_history(self) -> bool:
+        """Whether there is more than the final state, as `torchreel memory` judges it."""
+        return self.report.peak is not None
+
     @functools.cached_property
     def peak(self) -> int:
         """The position of the event after which most was allocated; the end where there is no history."""
-        history = self.memory.history
-        return int(history.allocated.argmax()) - 1 if history.allocs else self.last
+        return int(self.memory.history.allocated.argmax()) - 1 if self.has_history else self.last
 
     def time_of(self, position: int) -> int | None:
         """When an event happened; None before the first one, and where the history has no times."""
@@ -65,12 +69,19 @@ class DeviceView:
         return wanted if self.memory.history.has_times else "events"
 
     def position(self, query: Query) -> int:
-        """The instant that a query names, by an event or a time; otherwise the peak. -1 is before all events."""
+        """The instant that a query names, by an event or a time; otherwise the peak, or that of the range in view.
+
+        -1 is before all events.
+        """
         if "event" in query:
             return query.number("event", -1, max(self.last, -1), -1)
         if "at" in query:
             return int(self.times.searchsorted(query.number("at", 0, 1 << 62, 0), "right")) - 1
-        return self.peak
+        if not self.has_history or not any(name in query for name in ("begin", "from", "to")):
+            return self.peak
+        axis = self.axis(query)
+        first, last = self.positions(axis, np.array(self.span(query, axis))).tolist()
+        return first + int(self.memory.history.allocated[first : last + 1].argmax()) - 1
 
     def span(self, query: Query, axis: str) -> tuple[int, int]:
         """What is in view: times, or positions from the first to after the last."""
@@ -87,6 +98,11 @@ class DeviceView:
             first, last = (int(n) for n in self.times.searchsorted([time - origin for time in given]))
         last = min(max(last, first + 1), max(self.last + 1, 1))
         return min(first, last - 1), last
+
+    def positions(self, axis: str, places: Ints) -> Ints:
+        """The first event at or after each place of an axis."""
+        found: Ints = self.times.searchsorted(places) if axis == "time" else np.clip(places, 0, self.last + 1)
+        return found
 
     def moment(self, position: int) -> dict[str, Any]:
         return {"event": position, "time": self.time_of(position)}

@@ -20,7 +20,7 @@ export type MarkRow = { text: string; event?: number; time?: number | null; step
 export type Section = { kind: string; title: string; sentences: string[]; rows: MarkRow[] };
 
 export type Block = { block: number; size: number; address: string | null; made: Moment; freed: Moment | null; older: boolean; category: string; stack: string; module: string; op: string; process: number; op_id: number | null; source: Place | null };
-export type WholeBlock = Block & { lives_ns: number | null; frames: { file: string; line: number; function: string }[] };
+export type WholeBlock = Block & { lives_ns: number | null; frames: { file: string; line: number; function: string; owner: string }[] };
 export type Blocks = { at: Moment; count: number; bytes: number; rows: Block[] };
 
 export type Pieces = { begin: number[]; size: number[]; requested: number[]; state: number[]; category: number[]; older: number[]; block: number[] };

@@ -31,8 +31,8 @@ export class AxisView {
 }
 
 /** Round steps for an axis, about so many. */
-export function ticks(begin: number, end: number, about: number): number[] {
-  const rough = (end - begin) / Math.max(about, 1);
+export function ticks(begin: number, end: number, about: number, least = 0): number[] {
+  const rough = Math.max((end - begin) / Math.max(about, 1), least);
   if (!(rough > 0)) return [];
   const power = 10 ** Math.floor(Math.log10(rough));
   const every = [1, 2, 5, 10].map((many) => many * power).find((many) => many >= rough)!;

@@ -1,11 +1,13 @@
 /** Memory over time on one canvas: bands or single blocks, drawn once for each answer, then only moved and scaled. */
+import { blend } from "../families.ts";
 import * as units from "../units.ts";
 import { measured } from "../timeline/canvas.ts";
+import { moving } from "../moving.ts";
 import { pointer } from "../screens/timeline.tsx";
 import type { Memory, Section } from "./answers.ts";
 import { CATEGORIES } from "./answers.ts";
 import { AxisView, byteTicks, ticks } from "./axis.ts";
-import { hatch, paint, type Paint, plain, turns } from "./colors.ts";
+import { paint, type Paint, plain, turns } from "./colors.ts";
 
 const LEFT = 66;
 const RIGHT = 10;
@@ -15,7 +17,9 @@ const LEAST = { time: 1_000, events: 8 };
 
 /** What is under the pointer. */
 export type Found = { cell: number; bytes: number; block?: number; size?: number; category?: string; older?: boolean; name?: string };
-/** Where a shape lies: cells from, to, and bytes below it. */
+/** What is stacked: cells first <= cell < last, and bytes, in all cells or in each. */
+type Shape = { first: number; last: number; size: number | number[]; color: string; older: boolean };
+/** A part of a shape: cells from, to, and bytes from low to high. */
 type Run = { from: number; to: number; low: number; high: number };
 export type Mark = { kind: string; event: number; text: string };
 export type Taken = { instant: (event: number, found: Found | null) => void; area: (begin: number, end: number) => void; moved: () => void; cleared: () => void };
@@ -29,7 +33,9 @@ export class MemoryChart {
   fits = false;
   private readonly pen: CanvasRenderingContext2D;
   private readonly bitmap = document.createElement("canvas");
-  private runs: Run[][] = [];
+  private stale = true;
+  /** The greatest level that is drawn. */
+  private most = 1;
   private paint: Paint = paint();
   private width = 0;
   private height = 0;
@@ -53,12 +59,6 @@ export class MemoryChart {
   }
   private get high(): number {
     return Math.max(this.height - TOP - BOTTOM, 1);
-  }
-  /** The greatest level that is drawn. */
-  private get most(): number {
-    const { answer } = this;
-    const inView = Math.max(...answer.most, ...(answer.reserved ?? [0]), 1);
-    return this.fits ? inView : Math.max(answer.peak, inView, 1);
   }
   x = (place: number): number => LEFT + ((place - this.view.begin) / this.view.span) * this.plot;
   place = (x: number): number => this.view.begin + ((x - LEFT) / this.plot) * this.view.span;
@@ -101,47 +101,80 @@ export class MemoryChart {
     });
   }
 
-  /** Draw the shapes once, a column per cell. */
   private compose(): void {
-    const { answer, bitmap, paint } = this;
+    this.stale = true;
+    const { most, reserved, peak } = this.answer;
+    const inView = Math.max(...most, ...(reserved ?? []), 1);
+    this.most = this.fits ? inView : Math.max(peak, inView);
+    this.redraw();
+  }
+  /** The shapes from the bottom up: blocks, or bands, then the rest. */
+  private get shapes(): Shape[] {
+    const { answer, paint } = this;
     const cells = answer.most.length;
-    bitmap.width = Math.max(cells, 1);
-    bitmap.height = Math.max(Math.round(this.high * devicePixelRatio), 1);
-    const pen = bitmap.getContext("2d")!;
-    const scale = bitmap.height / (this.most * 1.04);
-    const base = new Float64Array(cells);
-    this.runs = [];
-    const fill = (run: Run, color: string | CanvasPattern, line: boolean) => {
-      const [low, high] = [bitmap.height - run.low * scale, bitmap.height - run.high * scale];
-      pen.fillStyle = color;
-      pen.fillRect(run.from, high, run.to - run.from, Math.max(low - high - (line && low - high > 4 ? 0.6 : 0), 0));
-    };
-    const shape = (first: number, last: number, size: (cell: number) => number, color: string, older: boolean) => {
-      const runs: Run[] = [];
-      for (let cell = first; cell < last; ) {
-        const [low, more] = [base[cell], size(cell)];
-        let to = cell + 1;
-        while (to < last && base[to] === low && size(to) === more) to++;
-        const run = { from: cell, to, low, high: low + more };
-        if (more > 0) {
-          runs.push(run);
-          fill(run, older ? `${color}66` : color, true);
-          if (older) fill(run, hatch(pen, color), true);
-        }
-        for (let at = cell; at < to; at++) base[at] += more;
-        cell = to;
-      }
-      this.runs.push(runs);
-    };
+    const found: Shape[] = [];
     if (answer.blocks) {
       const { first, last, size, category, older } = answer.blocks;
-      for (let i = 0; i < size.length; i++) shape(first[i], last[i], () => size[i], paint.category[category[i]], older[i] === 1);
+      for (let i = 0; i < size.length; i++) found.push({ first: first[i], last: last[i], size: size[i], color: i % 2 ? paint.category[category[i]] : paint.paler[category[i]], older: older[i] === 1 });
     } else if (answer.bands) {
       const shades = turns(answer.bands);
-      answer.bands.forEach((band, at) => shape(0, cells, (cell) => band.bytes[cell], paint.shade(band.category, shades[at]), band.older));
-    } else shape(0, cells, (cell) => answer.most[cell], paint.palette.memory, false);
-    if (answer.rest?.bytes.length) shape(0, cells, (cell) => answer.rest!.bytes[cell], paint.rest, false);
-    this.redraw();
+      answer.bands.forEach((band, at) => found.push({ first: 0, last: cells, size: band.bytes, color: paint.shade(band.category, shades[at]), older: band.older }));
+    } else found.push({ first: 0, last: cells, size: answer.most, color: paint.palette.memory, older: false });
+    if (answer.rest?.bytes.length) found.push({ first: 0, last: cells, size: answer.rest.bytes, color: paint.rest, older: false });
+    return found;
+  }
+  /** Draw the shapes once, a column of pixels per cell. Edges are rounded, so that nothing is between them. */
+  private fill(): void {
+    this.stale = false;
+    const { answer, bitmap } = this;
+    const cells = Math.max(answer.most.length, 1);
+    const rows = Math.max(Math.round(this.high * devicePixelRatio), 1);
+    bitmap.width = cells;
+    bitmap.height = rows;
+    const pen = bitmap.getContext("2d")!;
+    const image = pen.createImageData(cells, rows);
+    const pixels = new Uint32Array(image.data.buffer);
+    const scale = rows / (this.most * 1.04);
+    const base = new Float64Array(cells);
+    const { panel } = this.paint.palette;
+    for (const { first, last, size, color, older } of this.shapes) {
+      const [full, edge, pale] = [pixel(color), pixel(blend(color, panel, 0.55)), pixel(blend(color, panel, 0.35))];
+      for (let cell = first; cell < last; cell++) {
+        const low = base[cell];
+        const high = low + (typeof size === "number" ? size : size[cell]);
+        base[cell] = high;
+        const top = rows - Math.round(high * scale);
+        const floor = rows - Math.round(low * scale);
+        for (let y = Math.max(top, 0); y < floor; y++) pixels[y * cells + cell] = y === top && floor - top > 3 ? edge : older && (cell + y) % 6 > 1 ? pale : full;
+      }
+    }
+    pen.putImageData(image, 0, 0);
+  }
+  /** Where one shape lies. */
+  private runsOf(number: number): Run[] {
+    const base = new Float64Array(this.answer.most.length);
+    const { shapes } = this;
+    const height = (shape: Shape, cell: number) => (typeof shape.size === "number" ? shape.size : shape.size[cell]);
+    for (const shape of shapes.slice(0, number)) for (let cell = shape.first; cell < shape.last; cell++) base[cell] += height(shape, cell);
+    const [shape, runs] = [shapes[number], [] as Run[]];
+    for (let cell = shape.first; cell < shape.last; cell++) {
+      const before = runs.at(-1);
+      const high = base[cell] + height(shape, cell);
+      if (before && before.low === base[cell] && before.high === high) before.to = cell + 1;
+      else runs.push({ from: cell, to: cell + 1, low: base[cell], high });
+    }
+    return runs;
+  }
+  /** The shape at a cell and a level; -1 for none. */
+  private shapeAt(cell: number, bytes: number): number {
+    let [high, at] = [0, -1];
+    for (const { first, last, size } of this.shapes) {
+      at++;
+      if (cell < first || cell >= last) continue;
+      high += typeof size === "number" ? size : size[cell];
+      if (bytes < high) return at;
+    }
+    return -1;
   }
 
   /** The cell of the answer at a place of the axis; null outside of what was answered. */
@@ -156,7 +189,7 @@ export class MemoryChart {
     if (cell === null || x < LEFT || x > LEFT + this.plot) return null;
     const bytes = (1 - (y - TOP) / this.high) * this.most * 1.04;
     const found: Found = { cell, bytes: this.answer.most[cell] };
-    const number = this.runs.findIndex((runs) => runs.some((run) => run.from <= cell && cell < run.to && run.low <= bytes && bytes < run.high));
+    const number = bytes < 0 ? -1 : this.shapeAt(cell, bytes);
     return number < 0 ? found : this.described(number, cell, found);
   }
   private described(number: number, cell: number, found: Found): Found {
@@ -188,6 +221,14 @@ export class MemoryChart {
     }
     return low;
   }
+  /** What part of the axis a block is drawn in. */
+  spanOf(block: number | null): { begin: number; end: number } | null {
+    const { blocks, begin, finish, most } = this.answer;
+    const at = block === null ? -1 : (blocks?.block.indexOf(block) ?? -1);
+    if (at < 0) return null;
+    const wide = (finish - begin) / most.length;
+    return { begin: begin + blocks!.first[at] * wide, end: begin + blocks!.last[at] * wide };
+  }
   /** Where an instant is on the axis. */
   placeOf(moment: { event: number; time?: number | null }): number {
     return this.answer.axis === "time" ? (moment.time ?? 0) : moment.event;
@@ -195,6 +236,7 @@ export class MemoryChart {
 
   private draw(): void {
     const { pen, paint: { palette }, answer, view } = this;
+    if (this.stale) this.fill();
     pen.fillStyle = palette.panel;
     pen.fillRect(0, 0, this.width, this.height);
     this.drawGrid();
@@ -228,7 +270,7 @@ export class MemoryChart {
       pen.fillText(units.bytes(bytes), LEFT - 6, y + 4);
     }
     pen.textAlign = "left";
-    for (const at of ticks(this.view.begin, this.view.end, Math.floor(this.plot / 120))) {
+    for (const at of ticks(this.view.begin, this.view.end, Math.floor(this.plot / 120), this.answer.axis === "events" ? 1 : 0)) {
       const x = Math.round(this.x(at));
       const text = this.answer.axis === "time" ? units.time(at) : units.count(at);
       pen.fillStyle = palette.line;
@@ -264,7 +306,7 @@ export class MemoryChart {
     pen.strokeStyle = palette.ink;
     pen.lineWidth = 1.5;
     pen.beginPath();
-    for (const run of this.runs[number]) {
+    for (const run of this.runsOf(number)) {
       const [x, y] = [start + run.from * wide, this.y(run.high)];
       pen.fillRect(x, y, (run.to - run.from) * wide, Math.max(this.y(run.low) - y, 1));
       pen.moveTo(x, y);
@@ -398,7 +440,7 @@ export class MemoryChart {
       else return;
       event.preventDefault();
     };
-    const parts: [string, EventListener][] = [["pointerdown", down as EventListener], ["pointermove", move as EventListener], ["pointerup", up as EventListener], ["pointerleave", leave]];
+    const parts: [string, EventListener][] = [["pointerdown", down as EventListener], ["pointermove", move as EventListener], ["pointerup", up as EventListener], ["pointerleave", leave], ["dblclick", () => moving.view?.fit()]];
     for (const [name, handler] of parts) canvas.addEventListener(name, handler);
     canvas.addEventListener("wheel", wheel, { passive: false });
     return () => {
@@ -412,4 +454,10 @@ export class MemoryChart {
 export function marksOf(sections: Section[]): (Mark & { time: number | null })[] {
   return sections.filter(({ kind }) => kind !== "fragmentation").flatMap(({ kind, rows }) =>
     rows.filter((row) => row.event !== undefined).map((row, at) => ({ kind, event: row.event!, time: row.time ?? null, text: kind === "peak" ? `peak ${row.text}` : kind === "oom" ? `out of memory: ${row.text}` : row.text, order: at })));
+}
+
+/** A colour as the four bytes of a pixel. */
+function pixel(hex: string): number {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }

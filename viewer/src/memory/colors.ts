@@ -8,7 +8,7 @@ export const plain = (category: string): string => category.replace(/_/g, " ");
 /** Groups of one category are told apart by shade, in the order of their bytes. */
 const SHADES = [1, 0.66, 0.84, 0.5, 0.75, 0.58];
 
-export type Paint = { category: string[]; shade: (category: string, turn: number) => string; rest: string; palette: ReturnType<typeof colors>; ink: string };
+export type Paint = { category: string[]; paler: string[]; shade: (category: string, turn: number) => string; rest: string; palette: ReturnType<typeof colors>; ink: string };
 
 export function paint(): Paint {
   const palette = colors();
@@ -16,6 +16,7 @@ export function paint(): Paint {
   return {
     palette,
     category: CATEGORIES.map(of),
+    paler: CATEGORIES.map((name) => blend(of(name), palette.panel, 0.8)),
     shade: (category, turn) => blend(of(category), palette.panel, SHADES[turn % SHADES.length]),
     rest: palette.none,
     ink: document.documentElement.dataset.theme === "dark" ? "#0d1016" : "#ffffff",

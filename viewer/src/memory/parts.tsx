@@ -49,8 +49,7 @@ export function BlockDetails({ device, block, close, others }: { device: string;
   const { answer, problem } = useAnswer(`block ${device} ${block}`, () => ask<WholeBlock>("block", { device, block }));
   if (problem) return <p class="error">{problem}</p>;
   if (!answer || answer.block !== block) return <p class="soft">Looking it up …</p>;
-  const own = answer.frames.filter((frame) => !/site-packages|lib\/python3|^<|\.(cpp|cc|cxx|h|hpp|cu|so)\b|^\?/.test(frame.file) && frame.line > 0);
-  const shown = own.length ? own : answer.frames;
+  const shown = ["user", "library", "torch", "native"].map((owner) => answer.frames.filter((frame) => frame.owner === owner)).reduce((all, some) => (all.length ? all : some), []);
   return (
     <div class="block-details" data-testid="details" aria-live="polite">
       <h2><span data-testid="details-name">Block of {units.bytes(answer.size)}</span><small><Category name={answer.category} />{answer.older && ", older than the history"}</small><button class="plain close" aria-label="close" onClick={close}>×</button></h2>
@@ -63,8 +62,8 @@ export function BlockDetails({ device, block, close, others }: { device: string;
         {others === "memory" && <><dt>life</dt><dd><a href={href("memory", { device, by: "blocks", block: String(block), event: String(answer.made.event) })}>among the blocks around it</a></dd></>}
       </dl>
       <div class="frames">
-        {shown.slice(0, 12).map((frame, at) => <div key={at}>{frame.line > 0 ? <a href={href("source", { file: frame.file, line: String(frame.line) })}>{units.tail(frame.file)}:{frame.line}</a> : units.tail(frame.file)}  {frame.function}</div>)}
-        {answer.frames.length > shown.length && <div class="soft">and {answer.frames.length - shown.length} frames of torch and libraries</div>}
+        {shown.slice(0, 12).map((frame, at) => <div key={at}><SourceLink place={frame.owner === "native" ? null : frame}>{units.tail(frame.file)}{frame.line > 0 && `:${frame.line}`}</SourceLink>  {frame.function}</div>)}
+        {answer.frames.length > shown.length && <div class="soft">and {units.many(answer.frames.length - shown.length, "frame")} of libraries, torch and C++</div>}
         {!answer.frames.length && <div class="soft">{answer.older ? "Nothing tells who made it: it is older than the history." : "No stack: record with --stacks."}</div>}
       </div>
     </div>

@@ -36,8 +36,8 @@ export function MemoryScreen({ about }: { about: About }) {
       <section class="panel chart">
         <Tools answer={answer} by={by} device={device} x={answer.axis} />
         {problem && <p class="error">{problem}</p>}
-        <Chart about={about} answer={answer} sections={marks.answer?.sections ?? []} block={block} setCells={setCells} />
-        <Legend answer={answer} />
+        {answer.has_history ? <Chart about={about} answer={answer} sections={marks.answer?.sections ?? []} block={block} setCells={setCells} /> : <p class="soft">Only the final state was recorded: there is no curve, and below is what was held at the end.</p>}
+        {answer.has_history && <Legend answer={answer} />}
       </section>
       <section class="panel rows">
         {query.value.a && query.value.b ? <ChangesTable device={device} by={answer.held_by} x={answer.axis} a={query.value.a} b={query.value.b} />
@@ -56,13 +56,13 @@ function Tools({ answer, by, device, x }: { answer: Memory; by: string; device: 
   const isWhole = answer.begin <= 0 && answer.finish >= answer.end;
   return (
     <div class="tools">
-      <h2>Memory<small>peak {units.bytes(answer.peak)} at {when(answer.peak_at)}</small></h2>
+      <h2>Memory<small>{answer.has_history ? `peak ${units.bytes(answer.peak)} at ${when(answer.peak_at)}` : `${units.bytes(answer.peak)} at the end`}</small></h2>
       <Devices devices={answer.devices} device={device} pick={(number) => change({ device: number, event: "", at: "", block: "", name: "", a: "", b: "", from: "", to: "" }, false)} />
       <label>By <select value={by} data-testid="memory-by" onChange={(event) => change({ by: event.currentTarget.value, name: "", block: "" }, false)}>{Object.entries(BY).map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>
-      {answer.has_times ? <label>Along <select value={x} data-testid="memory-axis" onChange={(event) => change({ x: event.currentTarget.value, from: "", to: "", a: "", b: "" }, false)}><option value="time">time</option><option value="events">events</option></select></label>
+      {!answer.has_history ? null : answer.has_times ? <label>Along <select value={x} data-testid="memory-axis" onChange={(event) => change({ x: event.currentTarget.value, from: "", to: "", a: "", b: "" }, false)}><option value="time">time</option><option value="events">events</option></select></label>
         : <span class="soft">along events: this snapshot has no times</span>}
-      <label class="check"><input type="checkbox" checked={query.value.fit === "1"} onChange={(event) => change({ fit: event.currentTarget.checked ? "1" : "" })} />fit height</label>
-      <button class="plain" disabled={isWhole} onClick={() => moving.view?.show(0, Number.MAX_SAFE_INTEGER)}>whole run <span class="key">0</span></button>
+      {answer.has_history && <label class="check"><input type="checkbox" checked={query.value.fit === "1"} onChange={(event) => change({ fit: event.currentTarget.checked ? "1" : "" })} />fit height</label>}
+      <button class="plain" hidden={!answer.has_history} disabled={isWhole} onClick={() => moving.view?.show(0, Number.MAX_SAFE_INTEGER)}>whole run <span class="key">0</span></button>
     </div>
   );
 }
@@ -90,8 +90,8 @@ function Chart({ about, answer, sections, block, setCells }: { about: About; ans
       zoom: (factor, place) => mine.zoom(factor, place), pan: (pixels) => mine.pan(pixels), show: (begin, end) => mine.look(begin, Math.min(end, mine.view.whole)),
       get view() { return { begin: mine.view.begin, end: mine.view.end }; },
       get idle() { return mine.idle && !late; },
-      keep: () => { const { a, b } = query.value; if (a && b) mine.look(Number(a), Number(b)); },
-      fit: () => { const { a, b } = query.value; if (a && b) mine.look(Number(a), Number(b)); },
+      keep: () => void keep(mine),
+      fit: () => { const span = mine.spanOf(mine.selected); if (span) mine.look(span.begin - 0.1 * (span.end - span.begin), span.end + 0.1 * (span.end - span.begin)); },
       clear: () => { mine.area = null; change({ a: "", b: "", name: "", block: "" }); mine.redraw(); },
     };
     const undo = mine.listen();
@@ -138,6 +138,19 @@ function Chart({ about, answer, sections, block, setCells }: { about: About; ans
   return <canvas ref={canvas} class="curve" data-testid="memory-canvas" tabIndex={0} aria-label={`memory over ${axis} of ${about.reel}: arrows move the moment and the block`} onKeyDown={keys} />;
 }
 
+/** Make the area that was dragged the range of all screens, which is of time. */
+async function keep(chart: MemoryChart): Promise<void> {
+  const { a, b, device = "0" } = query.value;
+  if (!a || !b) return;
+  if (chart.answer.axis === "events" && chart.answer.has_times) {
+    const { first, last } = await ask<Changes>("memory/changes", { device, by: "category", x: "events", from: a, to: b });
+    change({ begin: String(first.time ?? 0), end: String((last.time ?? 0) + 1), from: "", to: "", a: "", b: "" }, false);
+  } else {
+    chart.look(Number(a), Number(b));
+    change({ a: "", b: "" });
+  }
+}
+
 /** What the colours mean, with the bytes at the moment. */
 function Legend({ answer }: { answer: Memory }) {
   const shown = answer.bands ? new Set(answer.bands.map((band) => band.category)) : answer.blocks ? new Set([...new Set(answer.blocks.category)].map((number) => CATEGORIES[number] as string)) : new Set<string>();
@@ -148,7 +161,7 @@ function Legend({ answer }: { answer: Memory }) {
       {(answer.rest?.groups ?? 0) > 0 && <span><Colored class="swatch" color="none" />the rest: {units.count(answer.rest!.groups)} {answer.blocks ? "smaller blocks" : "others"}</span>}
       {hasOlder && <span title="Blocks that were alive before the history begins: when they were made, and often by whom, is not known."><span class="swatch ghosts" />older than the history</span>}
       {answer.reserved && <span><span class="dashes" />reserved</span>}
-      <span class="soft hint">click: a moment · drag: what changed · <span class="key">W</span> <span class="key">S</span> zoom <span class="key">A</span> <span class="key">D</span> pan</span>
+      <span class="soft hint">click: a moment · drag: what changed · <span class="key">?</span> keys</span>
     </div>
   );
 }
@@ -161,11 +174,11 @@ function Holders({ answer, device, at }: { answer: Memory; device: string; at: s
   return (
     <>
       <div class="tools">
-        <h2>{at ? "Held" : "Held at the peak"}<small>{units.bytes(answer.allocated)} in {units.count(answer.blocks_at)} blocks at {when(answer.at)}{answer.reserved_at !== null && `, ${units.bytes(answer.reserved_at)} reserved`}</small></h2>
+        <h2>{at ? "Held" : !answer.has_history ? "Held at the end" : answer.at.event === answer.peak_at.event ? "Held at the peak" : "Held at the peak of this range"}<small>{units.bytes(answer.allocated)} in {units.many(answer.blocks_at, "block")}{answer.has_history && ` at ${when(answer.at)}`}{answer.reserved_at !== null && `, ${units.bytes(answer.reserved_at)} reserved`}</small></h2>
         {at && <button class="plain" onClick={() => change({ event: "", at: "" }, false)}>at the peak</button>}
         <a href={href("segments", { device, event: String(answer.at.event) })}>segments then</a>
       </div>
-      {answer.older.blocks > 0 && <p class="note">{units.count(answer.older.blocks)} of these blocks, {units.bytes(answer.older.bytes)}, {answer.older.blocks === 1 ? "is" : "are"} older than the history.</p>}
+      {answer.older.blocks > 0 && <p class="note">{units.many(answer.older.blocks, "block")} of these, {units.bytes(answer.older.bytes)}, {answer.older.blocks === 1 ? "is" : "are"} older than the history.</p>}
       <table class="grid">
         <thead><tr><th>{TITLES[by]}</th><th class="n">Bytes</th><th class="n">Share</th><th class="n">Blocks</th><th class="n">Largest</th><th>Categories</th></tr></thead>
         <tbody onKeyDown={rowKeys}>{answer.holders.map((row) => (
@@ -201,7 +214,7 @@ function BlocksOf({ device, by, name, event, block }: { device: string; by: stri
     <>
       <div class="tools">
         <button class="plain" onClick={() => change({ name: "" }, false)}>← all</button>
-        <h2 class="line" title={name}>{by === "category" ? plain(name) : name}{answer && <small>{units.bytes(answer.bytes)} in {units.count(answer.count)} blocks at {when(answer.at)}</small>}</h2>
+        <h2 class="line" title={name}>{by === "category" ? plain(name) : name}{answer && <small>{units.bytes(answer.bytes)} in {units.many(answer.count, "block")} at {when(answer.at)}</small>}</h2>
       </div>
       {problem && <p class="error">{problem}</p>}
       {answer && <BlockTable rows={answer.rows} picked={block} pick={(number) => change({ block: String(number) })} />}
@@ -218,13 +231,14 @@ function ChangesTable({ device, by, x, a, b }: { device: string; by: string; x: 
     <>
       <div class="tools">
         <button class="plain" onClick={() => moving.view?.clear()}>← all</button>
-        <h2>What changed{answer && <small>{when(answer.first)} to {when(answer.last)}: {signed(answer.after - answer.before)}; least {units.bytes(answer.least)}, mean {units.bytes(answer.mean)}, most {units.bytes(answer.most)}</small>}</h2>
+        <h2>What changed{answer && <small>{when(answer.first)} to {when(answer.last)}: {signed(answer.after - answer.before)}</small>}</h2>
         <button class="plain" onClick={() => moving.view?.keep()}>zoom to it <span class="key">R</span></button>
       </div>
       {problem && <p class="error">{problem}</p>}
+      {answer && <p class="note">From {units.bytes(answer.before)} to {units.bytes(answer.after)}; least {units.bytes(answer.least)}, mean {units.bytes(answer.mean)}, most {units.bytes(answer.most)}.</p>}
       {answer && (
         <table class="grid">
-          <thead><tr><th>{TITLES[by]}</th><th class="n">Change</th><th class="n">Before</th><th class="n">After</th><th class="n">Made</th><th class="n">Bytes made</th><th class="n">Freed</th><th class="n">Bytes freed</th></tr></thead>
+          <thead><tr><th>{TITLES[by]}</th><th class="n">Change</th><th class="n">Before</th><th class="n">After</th><th class="n" colSpan={2}>Made</th><th class="n" colSpan={2}>Freed</th></tr></thead>
           <tbody onKeyDown={rowKeys}>{answer.rows.map((row) => (
             <tr key={row.name} tabIndex={0} data-testid="change-row" data-name={row.name} data-bytes={row.change} title="its blocks at the end of it" onClick={() => change({ name: row.name, by, event: String(answer.last.event), a: "", b: "" }, false)}>
               <td class="line" title={row.name}>{by === "category" ? plain(row.name) : row.name}</td><td class="n">{signed(row.change)}</td><td class="n">{units.bytes(row.before)}</td><td class="n">{units.bytes(row.after)}</td><td class="n">{units.count(row.made)}</td><td class="n">{units.bytes(row.made_bytes)}</td><td class="n">{units.count(row.freed)}</td><td class="n">{units.bytes(row.freed_bytes)}</td>

@@ -137,9 +137,9 @@ function Notes({ answer }: { answer: Segments }) {
     ? "The system's allocator has no segments, so these are blocks alone: rows are regions of addresses, and what lies between two blocks is not known to be free. With torchreel.memory.use_caching_allocator() CPU tensors come from segments."
     : "No segments were recorded, so these are blocks alone: rows are regions of addresses, and what lies between two blocks is not known to be free.");
   else if (answer.regions) said.push(`${units.count(answer.regions)} ${answer.regions === 1 ? "row is a region" : "rows are regions"} of blocks that lie in no known segment.`);
-  if (answer.without_address) said.push(`${units.count(answer.without_address)} blocks have no address and are not drawn.`);
-  if (answer.older.blocks) said.push(`${units.count(answer.older.blocks)} blocks, ${units.bytes(answer.older.bytes)}, are older than the history: hatched, and when they were made is not known.`);
-  if (answer.inexact && answer.has_segments) said.push(`${units.count(answer.inexact)} blocks were freed before the end, and what they took is not recorded: they are drawn as their allocator rounds.`);
+  if (answer.without_address) said.push(`${units.many(answer.without_address, "block")} without an address ${answer.without_address === 1 ? "is" : "are"} not drawn.`);
+  if (answer.older.blocks) said.push(`${units.many(answer.older.blocks, "block")}, ${units.bytes(answer.older.bytes)}, ${answer.older.blocks === 1 ? "is" : "are"} older than the history: hatched; when they were made is not known.`);
+  if (answer.inexact && answer.has_segments) said.push(`Of ${units.many(answer.inexact, "block")} that did not live to the end the size is not recorded: ${answer.inexact === 1 ? "it is" : "they are"} drawn as the allocator rounds.`);
   return said.length ? <p class="note">{said.join(" ")}</p> : null;
 }
 
@@ -233,7 +233,7 @@ function Legend({ answer }: { answer: Segments }) {
     <div class="legend-line">
       {CATEGORIES.map((name) => <span key={name}><Colored class="swatch" color={CATEGORY_FAMILY[name]} />{plain(name)}</span>)}
       {answer.has_segments && <span><span class="swatch free" />free</span>}
-      <span><span class="swatch paler" />paler: rounding, or freed and pending</span>
+      {answer.has_segments && <span><span class="swatch paler" />paler: rounding, or freed and pending</span>}
       {answer.older.blocks > 0 && <span><span class="swatch ghosts" />older than the history</span>}
     </div>
   );
@@ -243,7 +243,7 @@ function Legend({ answer }: { answer: Segments }) {
 function Pools({ answer }: { answer: Segments }) {
   return (
     <>
-      <h2>Pools<small>click a segment, or move to one with the arrows, for its blocks one by one</small></h2>
+      <h2>{answer.has_segments ? "Pools" : "Blocks"}<small>click a {answer.has_segments ? "segment" : "region"}, or move to one with the arrows, for its blocks one by one</small></h2>
       {answer.has_segments && (
         <table class="grid">
           <thead><tr><th>Segments</th><th class="n">Number</th><th class="n">Reserved</th><th class="n">Allocated</th><th class="n">Rounding</th><th class="n">Split</th><th class="n">Cached</th><th class="n">Largest free</th></tr></thead>
@@ -260,7 +260,7 @@ function Chosen({ answer, block }: { answer: Segments; block: number | null }) {
   return (
     <>
       <div class="tools">
-        <h2><code>{chosen.address}</code><small>{units.bytes(chosen.size)}{chosen.region ? " of addresses" : `: ${units.bytes(chosen.allocated)} in ${units.count(chosen.blocks)} blocks, ${units.bytes(chosen.free)} free, the largest piece ${units.bytes(chosen.largest_free)}`}{chosen.stream !== null && !chosen.region ? `; stream ${chosen.stream}` : ""}{chosen.pool && chosen.pool !== "0,0" ? `; pool ${chosen.pool}` : ""}</small></h2>
+        <h2><code>{chosen.address}</code><small>{units.bytes(chosen.size)}{chosen.region ? " of addresses" : `: ${units.bytes(chosen.allocated)} in ${units.many(chosen.blocks, "block")}, ${units.bytes(chosen.free)} free, the largest piece ${units.bytes(chosen.largest_free)}`}{chosen.stream !== null && !chosen.region ? `; stream ${chosen.stream}` : ""}{chosen.pool && chosen.pool !== "0,0" ? `; pool ${chosen.pool}` : ""}</small></h2>
         {chosen.count > chosen.rows.length && <span class="soft">pieces {units.count(chosen.skip + 1)} to {units.count(chosen.skip + chosen.rows.length)} of {units.count(chosen.count)} <button class="plain" disabled={!chosen.skip} onClick={() => skip(chosen.skip - 400)}>‹</button> <button class="plain" disabled={chosen.skip + chosen.rows.length >= chosen.count} onClick={() => skip(chosen.skip + 400)}>›</button></span>}
         <button class="plain" aria-label="close" onClick={() => change({ segment: "", block: "", skip: "" })}>×</button>
       </div>

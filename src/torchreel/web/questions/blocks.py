@@ -15,6 +15,7 @@ from torchreel.web.query import Query
 from torchreel.web.viewed_reel import ViewedReel
 
 BY = ("stack", "module", "op", "category")
+OWNERS = ("user", "library", "torch", "native")  # whose code a frame is
 _SORTS = ("size", "address", "made")
 _ROWS = 200
 
@@ -60,7 +61,10 @@ def block(viewed: ViewedReel, query: Query) -> Any:
     return {
         **found,
         "lives_ns": _lives(view, found),
-        "frames": [{"file": frame.file, "line": frame.line, "function": frame.function} for frame in frames],
+        "frames": [
+            {"file": frame.file, "line": frame.line, "function": frame.function, "owner": OWNERS[frame.kind]}
+            for frame in frames
+        ],
     }
 
 

@@ -40,12 +40,12 @@ def memory(viewed: ViewedReel, query: Query) -> Any:
     return {
         "devices": [each.name for each in views_of(viewed)],
         "has_times": history.has_times,
-        "has_history": bool(history.allocs),
+        "has_history": view.has_history,
         "end": viewed.end if axis == "time" else max(history.events, 1),
         "events": history.events,
         "axis": axis,
         **_curve(view, query, axis, by),
-        "peak": int(history.allocated.max()),
+        "peak": int(history.allocated[view.peak + 1]),
         "peak_at": view.moment(view.peak),
         "at": view.moment(position),
         "allocated": int(history.allocated[position + 1]),
@@ -66,7 +66,7 @@ def memory_changes(viewed: ViewedReel, query: Query) -> Any:
         return {"rows": []}
     axis = view.axis(query)
     begin, end = view.span(query, axis)
-    first, last = _positions(view, axis, np.array([begin, end]))
+    first, last = view.positions(axis, np.array([begin, end]))
     first, last = int(first) - 1, max(int(last) - 1, int(first) - 1)
     levels = view.memory.history.allocated[first + 1 : last + 2]
     table = changes(view.memory, by, first, last)
@@ -83,12 +83,6 @@ def memory_changes(viewed: ViewedReel, query: Query) -> Any:
     }
 
 
-def _positions(view: DeviceView, axis: str, places: Ints) -> Ints:
-    """The first event at or after each place of the axis."""
-    found: Ints = view.times.searchsorted(places) if axis == "time" else np.clip(places, 0, view.last + 1)
-    return found
-
-
 def _curve(view: DeviceView, query: Query, axis: str, by: str) -> dict[str, Any]:
     """What is drawn. Each point is the moment in it at which most was allocated."""
     history = view.memory.history
@@ -96,7 +90,7 @@ def _curve(view: DeviceView, query: Query, axis: str, by: str) -> dict[str, Any]
     points = query.number("points", 1, _MOST_POINTS, _POINTS)
     if axis == "events":
         points = min(points, end - begin)
-    edges = _positions(view, axis, np.linspace(begin, end, points + 1).astype(np.int64))
+    edges = view.positions(axis, np.linspace(begin, end, points + 1).astype(np.int64))
     positions = tops(history.allocated, edges)
     found: dict[str, Any] = {
         "begin": begin,

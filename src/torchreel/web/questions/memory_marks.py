@@ -21,8 +21,10 @@ def memory_marks(viewed: ViewedReel, query: Query) -> Any:
     if view is None:
         return {"sections": []}
     report = view.report
-    sections = [_history(report), _peaks(view, report), _failures(view, report)]
-    sections += [_leaks(report), _spikes(view, report), _fragmentation(view, report)]
+    sections = [_history(report)]
+    if report.peak is not None:
+        sections += [_peaks(view, report), _failures(view, report), _leaks(report), _spikes(view, report)]
+    sections.append(_fragmentation(view, report))
     return {"sections": [section for section in sections if section["sentences"] or section["rows"]]}
 
 
@@ -36,8 +38,7 @@ def _history(report: MemoryReport) -> dict[str, Any]:
 
 
 def _peaks(view: DeviceView, report: MemoryReport) -> dict[str, Any]:
-    if report.peak is None:
-        return _section("peak", "Peak", [])
+    assert report.peak is not None
     rows = [_row(view, f"{bytes_text(report.peak.allocated.bytes)} allocated", report.peak.allocated.moment)]
     if report.peak.reserved is not None:
         rows.append(_row(view, f"{bytes_text(report.peak.reserved.bytes)} reserved", report.peak.reserved.moment))

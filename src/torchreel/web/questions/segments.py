@@ -43,7 +43,7 @@ def segments(viewed: ViewedReel, query: Query) -> Any:
         "device": history.device,
         "has_times": history.has_times,
         "has_segments": history.reserves,
-        "has_history": bool(history.allocs),
+        "has_history": view.has_history,
         "events": history.events,
         "at": view.moment(state.position),
         "peak_at": view.moment(view.peak),

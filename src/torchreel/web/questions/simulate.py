@@ -34,7 +34,7 @@ def simulate(viewed: ViewedReel, query: Query) -> Any:
     conf = query.text("conf")
     if len(conf) > _LONGEST:
         raise OptionError(f"A setting is a text of at most {_LONGEST} characters.")
-    if view is None or not view.memory.history.allocs:
+    if view is None or not view.has_history:
         raise OptionError("There is no history of allocs that could be simulated.")
     traces = _traces(viewed)
     name = _name(viewed, view)
