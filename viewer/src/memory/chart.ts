@@ -21,7 +21,7 @@ export type Found = { cell: number; bytes: number; block?: number; size?: number
 type Shape = { first: number; last: number; size: number | number[]; color: string; older: boolean };
 /** A part of a shape: cells from, to, and bytes from low to high. */
 type Run = { from: number; to: number; low: number; high: number };
-export type Mark = { kind: string; event: number; text: string };
+export type Mark = { kind: string; event: number; time: number | null; text: string };
 export type Taken = { instant: (event: number, found: Found | null) => void; area: (begin: number, end: number) => void; moved: () => void; cleared: () => void };
 
 export class MemoryChart {
@@ -318,10 +318,8 @@ export class MemoryChart {
     const { pen, paint: { palette } } = this;
     const color = (kind: string) => (kind === "oom" || kind === "peak" ? palette.communication : palette.range);
     let free = -1;
-    for (const mark of this.marks) {
-      const cell = this.cellOf(mark.event);
-      if (cell === null) continue;
-      const x = this.markX(mark);
+    for (const mark of [...this.marks].sort((a, b) => a.event - b.event)) {
+      const x = this.x(this.placeOf(mark));
       if (x < LEFT - 1 || x > LEFT + this.plot + 1) continue;
       pen.fillStyle = color(mark.kind);
       pen.fillRect(x - 0.5, TOP - 4, 1, mark.kind === "spikes" ? 8 : this.high + 4);
@@ -334,10 +332,6 @@ export class MemoryChart {
       const left = Math.min(x + 7, LEFT + this.plot - wide - 2);
       if (mark.kind !== "spikes" && left > free) { pen.fillText(mark.text, left, 12); free = left + wide + 10; }
     }
-  }
-  /** The place of a mark: in the middle of its cell, unless its time is known. */
-  markX(mark: Mark & { time?: number | null }): number {
-    return this.x(this.placeOf(mark));
   }
   private drawInstant(): void {
     const { pen, paint: { palette }, answer } = this;
@@ -451,9 +445,9 @@ export class MemoryChart {
 }
 
 /** Moments of what stands out, to be marked in the curve. */
-export function marksOf(sections: Section[]): (Mark & { time: number | null })[] {
+export function marksOf(sections: Section[]): Mark[] {
   return sections.filter(({ kind }) => kind !== "fragmentation").flatMap(({ kind, rows }) =>
-    rows.filter((row) => row.event !== undefined).map((row, at) => ({ kind, event: row.event!, time: row.time ?? null, text: kind === "peak" ? `peak ${row.text}` : kind === "oom" ? `out of memory: ${row.text}` : row.text, order: at })));
+    rows.filter((row) => row.event !== undefined).map((row) => ({ kind, event: row.event!, time: row.time ?? null, text: kind === "peak" ? `peak ${row.text}` : kind === "oom" ? `out of memory: ${row.text}` : row.text })));
 }
 
 /** A colour as the four bytes of a pixel. */

@@ -24,6 +24,7 @@ export function MemoryScreen({ about }: { about: About }) {
   const instant: Asked = event ? { event } : at ? { at } : {};
   const view: Asked = x === "events" ? (query.value.from && query.value.to ? { from: query.value.from, to: query.value.to } : (range.value ?? {})) : (range.value ?? {});
   const [cells, setCells] = useState(0);
+  const [band, setBand] = useState<string | null>(null);
   const asked = { device, by, x, ...view, ...instant, ...(cells ? { points: cells } : {}) };
   const { answer, problem } = useAnswer(`memory ${JSON.stringify(asked)}`, () => ask<Memory>("memory", asked));
   const marks = useAnswer(`marks ${device}`, () => ask<{ sections: Section[] }>("memory/marks", { device }));
@@ -36,13 +37,13 @@ export function MemoryScreen({ about }: { about: About }) {
       <section class="panel chart">
         <Tools answer={answer} by={by} device={device} x={answer.axis} />
         {problem && <p class="error">{problem}</p>}
-        {answer.has_history ? <Chart about={about} answer={answer} sections={marks.answer?.sections ?? []} block={block} setCells={setCells} /> : <p class="soft">Only the final state was recorded: there is no curve, and below is what was held at the end.</p>}
+        {answer.has_history ? <Chart about={about} answer={answer} sections={marks.answer?.sections ?? []} block={block} band={band} setBand={setBand} setCells={setCells} /> : <p class="soft">Only the final state was recorded: there is no curve, and below is what was held at the end.</p>}
         {answer.has_history && <Legend answer={answer} />}
       </section>
       <section class="panel rows">
         {query.value.a && query.value.b ? <ChangesTable device={device} by={answer.held_by} x={answer.axis} a={query.value.a} b={query.value.b} />
           : query.value.name ? <BlocksOf device={device} by={answer.held_by} name={query.value.name} event={answer.at.event} block={block} />
-          : <Holders answer={answer} device={device} at={event || at} />}
+          : <Holders answer={answer} device={device} at={event || at} band={band} />}
       </section>
       <section class="panel side">
         {block !== null ? <BlockDetails device={device} block={block} others="segments" close={() => change({ block: "" })} />
@@ -67,7 +68,7 @@ function Tools({ answer, by, device, x }: { answer: Memory; by: string; device: 
   );
 }
 
-function Chart({ about, answer, sections, block, setCells }: { about: About; answer: Memory; sections: Section[]; block: number | null; setCells: (cells: number) => void }) {
+function Chart({ about, answer, sections, block, band, setBand, setCells }: { about: About; answer: Memory; sections: Section[]; block: number | null; band: string | null; setBand: (name: string | null) => void; setCells: (cells: number) => void }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const chart = useRef<MemoryChart | null>(null);
   const axis = answer.axis;
@@ -80,7 +81,7 @@ function Chart({ about, answer, sections, block, setCells }: { about: About; ans
       change(axis === "time" ? { begin, end } : { from: begin, to: end });
     };
     const mine = new MemoryChart(canvas.current!, answer, {
-      instant: (event, found) => change({ event: String(event), at: "", a: "", b: "", block: found?.block !== undefined ? String(found.block) : "", ...(found?.name && query.value.name ? { name: "" } : {}) }, false),
+      instant: (event, found) => { setBand(found?.name ?? null); change({ event: String(event), at: "", a: "", b: "", block: found?.block !== undefined ? String(found.block) : "", ...(found?.name && query.value.name ? { name: "" } : {}) }, false); },
       area: (begin, end) => change({ a: String(Math.floor(begin)), b: String(Math.ceil(end)), name: "" }, false),
       moved: () => { if (!late) late = window.setTimeout(settle, LATE_MS); },
       cleared: () => moving.view?.clear(),
@@ -92,7 +93,7 @@ function Chart({ about, answer, sections, block, setCells }: { about: About; ans
       get idle() { return mine.idle && !late; },
       keep: () => void keep(mine),
       fit: () => { const span = mine.spanOf(mine.selected); if (span) mine.look(span.begin - 0.1 * (span.end - span.begin), span.end + 0.1 * (span.end - span.begin)); },
-      clear: () => { mine.area = null; change({ a: "", b: "", name: "", block: "" }); mine.redraw(); },
+      clear: () => { mine.area = null; setBand(null); change({ a: "", b: "", name: "", block: "" }); mine.redraw(); },
     };
     const undo = mine.listen();
     const watched = new ResizeObserver(() => { if (mine.resize()) setCells(mine.cells); });
@@ -106,10 +107,10 @@ function Chart({ about, answer, sections, block, setCells }: { about: About; ans
     mine.selected = block;
     const { a, b, name } = query.value;
     mine.area = a && b ? { begin: Number(a), end: Number(b) } : null;
-    mine.picked = name ?? null;
+    mine.picked = name ?? band;
     mine.marks = marksOf(sections);
     mine.show(answer);
-  }, [answer, sections, block, query.value.a, query.value.b, query.value.name, query.value.fit]);
+  }, [answer, sections, block, band, query.value.a, query.value.b, query.value.name, query.value.fit]);
   useEffect(() => chart.current?.recolor(), [theme.value]);
   // A range from outside: a link, Back, or the x of the top bar.
   useEffect(() => {
@@ -166,7 +167,7 @@ function Legend({ answer }: { answer: Memory }) {
   );
 }
 
-function Holders({ answer, device, at }: { answer: Memory; device: string; at: string }) {
+function Holders({ answer, device, at, band }: { answer: Memory; device: string; at: string; band: string | null }) {
   const by = answer.held_by;
   const shades = turns(answer.bands ?? []);
   const colors = paint();
@@ -182,7 +183,7 @@ function Holders({ answer, device, at }: { answer: Memory; device: string; at: s
       <table class="grid">
         <thead><tr><th>{TITLES[by]}</th><th class="n">Bytes</th><th class="n">Share</th><th class="n">Blocks</th><th class="n">Largest</th><th>Categories</th></tr></thead>
         <tbody onKeyDown={rowKeys}>{answer.holders.map((row) => (
-          <tr key={row.name} tabIndex={0} data-testid="holder-row" data-bytes={row.bytes} data-name={row.name} title="its blocks" onClick={() => change({ name: row.name, by, event: String(answer.at.event) }, false)}>
+          <tr key={row.name} tabIndex={0} class={row.name === band ? "picked" : ""} data-testid="holder-row" data-bytes={row.bytes} data-name={row.name} title="its blocks" onClick={() => change({ name: row.name, event: String(answer.at.event) }, false)}>
             <td class="line" title={row.name}>{answer.bands && <Shade color={swatch(row)} older={row.older} />}<Onward by={by} row={row} /></td>
             <td class="n">{units.bytes(row.bytes)}</td><td class="n">{row.percent.toFixed(1)} %</td><td class="n">{units.count(row.blocks)}</td><td class="n">{units.bytes(row.largest)}</td><td title={row.categories}>{row.categories.split(", ").map(plain).join(", ")}</td>
           </tr>
@@ -240,7 +241,7 @@ function ChangesTable({ device, by, x, a, b }: { device: string; by: string; x: 
         <table class="grid">
           <thead><tr><th>{TITLES[by]}</th><th class="n">Change</th><th class="n">Before</th><th class="n">After</th><th class="n" colSpan={2}>Made</th><th class="n" colSpan={2}>Freed</th></tr></thead>
           <tbody onKeyDown={rowKeys}>{answer.rows.map((row) => (
-            <tr key={row.name} tabIndex={0} data-testid="change-row" data-name={row.name} data-bytes={row.change} title="its blocks at the end of it" onClick={() => change({ name: row.name, by, event: String(answer.last.event), a: "", b: "" }, false)}>
+            <tr key={row.name} tabIndex={0} data-testid="change-row" data-name={row.name} data-bytes={row.change} title="its blocks at the end of it" onClick={() => change({ name: row.name, event: String(answer.last.event), a: "", b: "" }, false)}>
               <td class="line" title={row.name}>{by === "category" ? plain(row.name) : row.name}</td><td class="n">{signed(row.change)}</td><td class="n">{units.bytes(row.before)}</td><td class="n">{units.bytes(row.after)}</td><td class="n">{units.count(row.made)}</td><td class="n">{units.bytes(row.made_bytes)}</td><td class="n">{units.count(row.freed)}</td><td class="n">{units.bytes(row.freed_bytes)}</td>
             </tr>
           ))}</tbody>

@@ -233,7 +233,7 @@ function Legend({ answer }: { answer: Segments }) {
     <div class="legend-line">
       {CATEGORIES.map((name) => <span key={name}><Colored class="swatch" color={CATEGORY_FAMILY[name]} />{plain(name)}</span>)}
       {answer.has_segments && <span><span class="swatch free" />free</span>}
-      {answer.has_segments && <span><span class="swatch paler" />paler: rounding, or freed and pending</span>}
+      {answer.has_segments && <span><span class="swatch paler" />paler: rounding, pending</span>}
       {answer.older.blocks > 0 && <span><span class="swatch ghosts" />older than the history</span>}
     </div>
   );

@@ -33,7 +33,7 @@ _CPU_ROUNDING, _CPU_HEADER = 64, 64  # of torchreel's own for CPU tensors
 _SMALL_SEGMENT = 2 << 20
 _LARGEST_SMALL = 1 << 20  # bytes: no block of the large pool is smaller
 _NEAR = 1 << 20  # bytes between blocks of one region
-_HIGHEST = 1 << 61  # no address of a sound file is above
+_HIGHEST = 1 << 62  # no address of a sound file is above
 _MOST_BYTES = 1 << 50  # and no size
 
 
@@ -131,7 +131,7 @@ class _Walk:
 
     def lives(self) -> SegmentLives:
         for found in self._final():
-            self._cut(found.address, found.size, OLD, None)  # what a damaged file has twice
+            self._cut(found.address, found.size, found.end, None)  # what a damaged file has twice
             self._add(found)
         for event in reversed(list(self._events())):
             at, grows, found = event
@@ -210,7 +210,8 @@ class _Walk:
                 index += 1
                 continue
             del self._live[self._bases.pop(index)]
-            self._done.append((first, last - first, at, found if maker is None else found.told_by(maker)))
+            if at < found.end:
+                self._done.append((first, last - first, at, found if maker is None else found.told_by(maker)))
             for begin, stop in ((found.address, first), (last, found.address + found.size)):
                 if begin < stop:
                     self._bases.insert(index, begin)
