@@ -67,7 +67,7 @@ def test_flame_and_memory(page: Page, trained: Path) -> None:
     expected = holders(memory, "stack").to_pylist()
     assert [int(row.get_attribute("data-bytes")) for row in rows.all()] == [row["bytes"] for row in expected]
     page.all("memory-canvas").click(position={"x": 5, "y": 50})
-    page.until(lambda: "at=" in page.page.url, "another moment")
+    page.until(lambda: "event=" in page.page.url, "another moment")
 
 
 def test_the_tape_has_its_ops(page: Page, trained: Path) -> None:

@@ -95,14 +95,15 @@ class DeviceView:
             first = query.number("from", 0, max(self.last, 0), 0)
             last = query.number("to", first, 1 << 62, self.last + 1)
         elif given is not None and self.memory.history.has_times:
-            first, last = (int(n) for n in self.times.searchsorted([time - origin for time in given]))
+            first, last = self.positions("time", np.array(given) - origin).tolist()
         last = min(max(last, first + 1), max(self.last + 1, 1))
         return min(first, last - 1), last
 
     def positions(self, axis: str, places: Ints) -> Ints:
-        """The first event at or after each place of an axis."""
-        found: Ints = self.times.searchsorted(places) if axis == "time" else np.clip(places, 0, self.last + 1)
-        return found
+        """The first event at or after each place of an axis; at the reel's end, after the last event."""
+        if axis == "events":
+            return np.clip(places, 0, self.last + 1)
+        return np.where(places >= self.viewed.end, self.last + 1, self.times.searchsorted(places))
 
     def moment(self, position: int) -> dict[str, Any]:
         return {"event": position, "time": self.time_of(position)}
