@@ -19,6 +19,7 @@ export const KEYS: [string, string][] = [
   ["] [", "backward, forward of the call; the other end of a flow, the kernel"],
   ["M", "keep the area as a named mark"],
   ["R", "make the area, the call or the view the range of all screens"],
+  ["arrows, Enter", "move among calls, rows, boxes, moments, blocks and segments; open one"],
   ["?", "these keys"],
 ];
 

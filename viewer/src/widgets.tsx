@@ -1,7 +1,7 @@
 /** Small parts that several screens share. */
 import "./widgets.css";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { revision } from "./growth.ts";
 
 /** A pen for a canvas whose size comes from the layout, as sharp as the screen is. */
@@ -19,7 +19,8 @@ export function penFor(canvas: HTMLCanvasElement): { pen: CanvasRenderingContext
 export function useAnswer<T>(key: string, question: () => Promise<T>): { answer: T | null; problem: string | null } {
   const [found, set] = useState<{ key: string; answer: T | null; problem: string | null }>({ key: "", answer: null, problem: null });
   const took = useRef({ key: "", ms: 0 });
-  useEffect(() => {
+  // At once, not after the next frame: window.torchreel.idle must not be true in between.
+  useLayoutEffect(() => {
     let current = true;
     const askIt = () => {
       const began = performance.now();

@@ -80,7 +80,7 @@ class DeviceView:
         if not self.has_history or not any(name in query for name in ("begin", "from", "to")):
             return self.peak
         axis = self.axis(query)
-        first, last = self.positions(axis, np.array(self.span(query, axis))).tolist()
+        first, last = (int(n) for n in self.positions(axis, np.array(self.span(query, axis))))
         return first + int(self.memory.history.allocated[first : last + 1].argmax()) - 1
 
     def span(self, query: Query, axis: str) -> tuple[int, int]:

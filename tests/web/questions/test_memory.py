@@ -176,7 +176,10 @@ def test_the_sentences_are_the_commands(tmp_path: Path, times: bool, capsys: pyt
     report = memory_report(ask.memory)
     assert report.peak is not None
     peak = next(section for section in sections if section["kind"] == "peak")["rows"][0]
-    assert (peak["event"], peak["time"]) == (report.peak.allocated.moment.event, report.peak.allocated.moment.since_start_ns)
+    assert (peak["event"], peak["time"]) == (
+        report.peak.allocated.moment.event,
+        report.peak.allocated.moment.since_start_ns,
+    )
 
 
 @pytest.mark.parametrize("name", ["lm4_train_ctx100", "three_gpus_expandable_oom", "state_only_a"])

@@ -31,6 +31,8 @@ export class MemoryChart {
   selected: number | null = null;
   picked: string | null = null;
   fits = false;
+  /** Whether the view has moved and is not yet in the address. */
+  isMoving = false;
   private readonly pen: CanvasRenderingContext2D;
   private readonly bitmap = document.createElement("canvas");
   private stale = true;

@@ -76,6 +76,7 @@ function Chart({ about, answer, sections, block, band, setBand, setCells }: { ab
     let late = 0;
     const settle = () => {
       late = 0;
+      mine.isMoving = false;
       const { view } = mine;
       const [begin, end] = view.isWhole ? ["", ""] : [String(Math.floor(view.begin)), String(Math.ceil(view.end))];
       change(axis === "time" ? { begin, end } : { from: begin, to: end });
@@ -83,7 +84,7 @@ function Chart({ about, answer, sections, block, band, setBand, setCells }: { ab
     const mine = new MemoryChart(canvas.current!, answer, {
       instant: (event, found) => { setBand(found?.name ?? null); change({ event: String(event), at: "", a: "", b: "", block: found?.block !== undefined ? String(found.block) : "", ...(found?.name && query.value.name ? { name: "" } : {}) }, false); },
       area: (begin, end) => change({ a: String(Math.floor(begin)), b: String(Math.ceil(end)), name: "" }, false),
-      moved: () => { if (!late) late = window.setTimeout(settle, LATE_MS); },
+      moved: () => { mine.isMoving = true; if (!late) late = window.setTimeout(settle, LATE_MS); },
       cleared: () => moving.view?.clear(),
     });
     chart.current = mine;
@@ -116,22 +117,23 @@ function Chart({ about, answer, sections, block, band, setBand, setCells }: { ab
   useEffect(() => {
     const mine = chart.current;
     const [begin, end] = axis === "time" ? [query.value.begin, query.value.end] : [query.value.from, query.value.to];
-    if (!mine || moving.view?.idle === false) return;
+    if (!mine || mine.isMoving) return;
     mine.view.set(begin ? Number(begin) : answer.begin, end ? Number(end) : answer.finish);
     mine.redraw();
   }, [answer.begin, answer.finish, axis]);
   const keys = (event: KeyboardEvent) => {
     const mine = chart.current;
     if (!mine) return;
-    const cell = mine.cellOf(answer.at.event) ?? 0;
+    const now = query.value.event ? Number(query.value.event) : answer.at.event;
+    const cell = mine.cellOf(now) ?? 0;
     const step = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
     if (step) {
       const events = mine.answer.at_events;
       let next = cell + step;
-      while (next > 0 && next < events.length - 1 && events[next] === answer.at.event) next += step;
+      while (next > 0 && next < events.length - 1 && events[next] === now) next += step;
       change({ event: String(events[Math.min(Math.max(next, 0), events.length - 1)]), at: "" });
     } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
-      const next = mine.neighbour(block, answer.at.event, event.key === "ArrowUp");
+      const next = mine.neighbour(block, now, event.key === "ArrowUp");
       if (next !== null) change({ block: String(next) });
     } else return;
     event.preventDefault();

@@ -191,9 +191,11 @@ function Rows({ answer, seen, chosen, block }: { answer: Segments; seen: (row: n
   const visible = answer.segments.slice(from, from + Math.ceil(tall / ROW) + 1);
   const keys = (event: KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-    const at = answer.segments.findIndex((segment) => segment.address === (chosen ?? visible[0]?.address));
+    const named = answer.segments.findIndex((segment) => segment.address === query.value.segment);
+    const at = named >= 0 ? named : answer.segments.findIndex((segment) => segment.address === (chosen ?? visible[0]?.address));
+    const next = answer.segments[named < 0 && chosen === null ? at : at + step];
     const sideways = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (step && answer.segments[chosen === null ? at : at + step]) choose(answer.segments[chosen === null ? at : at + step], null);
+    if (step && next) choose(next, null);
     else if (sideways && at >= 0) {
       const { block: numbers } = answer.segments[at].pieces;
       const some = numbers.filter((number) => number >= 0);

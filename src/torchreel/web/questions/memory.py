@@ -104,7 +104,10 @@ def _curve(view: DeviceView, query: Query, axis: str, by: str) -> dict[str, Any]
     if by == "blocks":
         return {**found, **_blocks(view, positions)}
     cut = bands(view.memory, by, positions, _BANDS)
-    rows = sorted(zip(cut.names, cut.category, cut.bytes.tolist(), strict=True), key=lambda row: (row[0] != OLDER, _ORDER.index(row[1])))
+    rows = sorted(
+        zip(cut.names, cut.category, cut.bytes.tolist(), strict=True),
+        key=lambda row: (row[0] != OLDER, _ORDER.index(row[1])),
+    )
     return {
         **found,
         "bands": [
