@@ -30,7 +30,7 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["ops", "Ops", (about) => <OpsScreen about={about} />],
   ["modules", "Modules", (about) => <ModulesScreen about={about} />],
   ["memory", "Memory", (about) => <MemoryScreen about={about} />],
-  ["segments", "Segments", (about) => <SegmentsScreen about={about} />],
+  ["segments", "Segments", () => <SegmentsScreen />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
   ["tape", "Tape", () => <TapeScreen />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],

@@ -258,7 +258,7 @@ function ChangesTable({ device, by, x, a, b }: { device: string; by: string; x: 
 function Marks({ sections, problem, device }: { sections: Section[] | null; problem: string | null; device: string }) {
   if (problem) return <p class="error">{problem}</p>;
   if (!sections) return <p class="soft">Looking for what stands out …</p>;
-  const follow = (section: Section, row: MarkRow) => {
+  const follow = (row: MarkRow) => {
     if (row.segments) return go("segments", { device, event: String(row.event) });
     if (row.event !== undefined) return change({ event: String(row.event), at: "", name: "", a: "", b: "" }, false);
     return change({ by: row.by ?? "stack", name: row.line ?? "", a: "", b: "" }, false);
@@ -272,7 +272,7 @@ function Marks({ sections, problem, device }: { sections: Section[] | null; prob
           <h3>{section.title}</h3>
           {section.sentences.map((sentence) => <p key={sentence}>{sentence}</p>)}
           {section.rows.slice(0, 8).map((row, at) => (
-            <button key={at} class="mark" data-testid="memory-mark" data-kind={section.kind} data-event={row.event} onClick={() => follow(section, row)}>
+            <button key={at} class="mark" data-testid="memory-mark" data-kind={section.kind} data-event={row.event} onClick={() => follow(row)}>
               <b>{row.text}</b><span>{[row.segments ? null : moment(row) && when(moment(row)), row.step === null || row.step === undefined ? null : `step ${row.step}`, row.phase].filter(Boolean).join(", ")}</span>
               {row.line && <span class="soft line" title={row.line}>{row.line}</span>}
             </button>

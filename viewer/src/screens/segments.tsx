@@ -1,7 +1,7 @@
 /** What does the allocator look like at this instant? Segments by address, their blocks, and what is free. */
 import "./segments.css";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type About, ask } from "../api.ts";
+import { ask } from "../api.ts";
 import { CATEGORIES, type Memory, type Numbers, type Piece, type Segment, type Segments, type Simulation } from "../memory/answers.ts";
 import { CATEGORY_FAMILY, paint, plain } from "../memory/colors.ts";
 import { BlockDetails, Category, Devices, rowKeys, SourceLink, when } from "../memory/parts.tsx";
@@ -16,7 +16,7 @@ const CHUNK = 30;
 const LATE_MS = 40;
 const AT_ONCE = 200_000; // events that are simulated without being asked
 
-export function SegmentsScreen({}: { about: About }) {
+export function SegmentsScreen() {
   const { device = "0", event = "", at = "", segment = "" } = query.value;
   const sort = (query.value.sort ?? "") in SORTS ? query.value.sort : "address";
   const [first, setFirst] = useState(0);
@@ -206,7 +206,7 @@ function Rows({ answer, seen, chosen, block }: { answer: Segments; seen: (row: n
     event.preventDefault();
   };
   return (
-    <div class="seg-scroll" ref={box} onScroll={() => setTop(box.current!.scrollTop)} tabIndex={0} aria-label="segments: up and down choose one, left and right a block of it, Enter goes to the list of its blocks" onKeyDown={keys}>
+    <div class="seg-scroll" ref={box} onScroll={() => setTop(box.current!.scrollTop)} tabIndex={0} role="group" aria-label="segments: up and down choose one, left and right a block of it, Enter goes to the list of its blocks" onKeyDown={keys}>
       <div class="seg-window">
         <Heads rows={visible} shift={(answer.first + from) * ROW - top} chosen={chosen} choose={(segment) => choose(segment, null)} />
         <canvas ref={canvas} data-testid="segments-canvas" onClick={click} onMouseMove={(event) => drawn.current?.point({ x: event.offsetX, y: event.offsetY })} onMouseLeave={() => drawn.current?.point(null)} />
