@@ -26,7 +26,7 @@ ALLOWED = {
     "simulator": {"reel", "ingest", "_simulator"},
     "memory": {"reel", "ingest", "record", "_core", "_torch"},
     "export": {"reel", "analyze", "program"},
-    "web": {"reel", "analyze", "simulator"},
+    "web": {"reel", "analyze", "simulator", "export"},
     "record": {"reel", "_core", "program", "tape", "_cpython", "_torch"},
     "profiler": {"reel", "record", "analyze", "export", "_core", "_torch"},
     "edge": {"reel", "record", "export", "_core", "_lite", "_torch"},

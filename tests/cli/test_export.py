@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
+from tests.export_formats import EVERY_FORMAT, needs_page
 from tests.program.small import small_program
 from torchreel.cli.terminal.units import bytes_text
 from torchreel.export import FORMATS
@@ -16,7 +17,7 @@ from torchreel.program.file.file import write_tape
 Torchreel = Callable[..., Outcome]
 
 
-@pytest.mark.parametrize("target", FORMATS)
+@pytest.mark.parametrize("target", EVERY_FORMAT)
 def test_default_name_and_what_opens_it(torchreel: Torchreel, reel: Path, target: str) -> None:
     ending, advice = FORMATS[target].ending, FORMATS[target].opened_by
     outcome = torchreel("export", "run.reel/", "--to", target)
@@ -58,3 +59,21 @@ def test_a_tape_file_becomes_an_execution_trace(torchreel: Torchreel, reel: Path
         assert outcome.code == 1 and words in outcome.err and outcome.err.count("\n") == 1
     outcome = torchreel("export", "step.tape", "--to", "chrome")
     assert outcome.code == 1 and "step.tape is not a reel" in outcome.err
+
+
+@needs_page
+def test_options_of_html(torchreel: Torchreel, reel: Path) -> None:
+    command = ("export", "run.reel", "--to", "html")
+    assert torchreel(*command, "--no-source", "--compare", "run.reel", "-o", "two.html").code == 0
+    assert Path("two.html").stat().st_size > 50_000
+    outcome = torchreel(*command, "--budget", "1KB")
+    assert outcome.code == 1 and "the file may have 1,000" in outcome.err and not Path("run.html").exists()
+    assert "'much' is not a size" in torchreel(*command, "--budget", "much").err
+    assert "There is no reel at none.reel" in torchreel(*command, "--compare", "none.reel").err
+
+
+@pytest.mark.parametrize("option", [("--budget", "5MB"), ("--no-source",), ("--compare", "run.reel")])
+def test_other_formats_refuse_the_options_of_html(torchreel: Torchreel, reel: Path, option: tuple[str, ...]) -> None:
+    sentence = f"Error: {option[0]} is for --to html, and chrome has no such option: leave it out.\n"
+    assert torchreel("export", "run.reel", "--to", "chrome", *option) == Outcome(1, "", sentence)
+    assert not Path("run.json.gz").exists()

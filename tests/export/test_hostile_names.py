@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.export.reels import ProcessBuilder, build
+from tests.export_formats import WRITABLE
 from tests.program.small import small_program
 from torchreel.cli.main import main
 from torchreel.cli.terminal.table import printable
@@ -174,7 +175,7 @@ def test_execution_trace() -> None:
 
 
 def test_all_formats_are_here() -> None:
-    assert set(FORMATS) == {"chrome", "perfetto", "speedscope", "stacks", "snapshot"}
+    assert set(FORMATS) == {"chrome", "perfetto", "speedscope", "stacks", "snapshot", "html"}
 
 
 def is_harmless(text: str) -> bool:
@@ -223,7 +224,7 @@ def test_a_reel_whose_own_name_is_strange(tmp_path: Path, capsys: pytest.Capture
     process.op("aten::add", 0, 10)
     path = tmp_path / 'a\x1b[31m"\n.reel'
     reel = build(path, process)
-    for to in FORMATS:
+    for to in WRITABLE:
         written(reel, to)
     assert main(["report", str(path)]) == 0
     assert is_harmless(capsys.readouterr().out)

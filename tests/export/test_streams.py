@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.export.reels import ProcessBuilder, build, training_step
+from tests.export_formats import EVERY_FORMAT
 from tests.program.small import small_program
 from torchreel.cli.main import main
 from torchreel.errors import OptionError, TorchreelError
@@ -42,7 +43,7 @@ def without_name(content: bytes, to: str) -> bytes:
     return content.replace(b'"traceName": "out"', b'"traceName": ""') if to == "chrome" else content
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", EVERY_FORMAT)
 def test_a_stream_gets_what_a_file_gets(reel: Reel, to: str) -> None:
     stream = io.BytesIO()
     stream.write(b"before ")
@@ -51,7 +52,7 @@ def test_a_stream_gets_what_a_file_gets(reel: Reel, to: str) -> None:
     assert not stream.closed
 
 
-@pytest.mark.parametrize("to", [to for to in FORMATS if to not in BYTES])
+@pytest.mark.parametrize("to", [each for each in EVERY_FORMAT if each.values[0] not in BYTES])
 def test_a_stream_of_text(reel: Reel, to: str) -> None:
     stream = io.StringIO()
     export(reel, stream, to)
@@ -136,7 +137,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "torchreel", *arguments]
 
 
-@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize("to", EVERY_FORMAT)
 def test_the_standard_output(reel: Reel, to: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["export", str(reel.path), "--to", to, "-o", "-"]) == 0
     out, err = capfdbinary.readouterr()

@@ -19,11 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.export_formats import WRITABLE
 from torchreel import allocator
 from torchreel.analyze import averages, source_states, summary
 from torchreel.analyze.memory.report import memory_reports
 from torchreel.errors import OptionError, TorchreelError
-from torchreel.export import FORMATS, export
+from torchreel.export import export
 from torchreel.reel import TABLES, Reel, load
 
 
@@ -119,7 +120,7 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "memory": lambda path, work: [memory_reports(load(path), by) for by in ("stack", "module", "op", "category")],
     "simulate": lambda path, work: allocator.simulate(load(path)),
     "predict": lambda path, work: allocator.predict(load(path)),
-    **{f"export {name}": exporter(name) for name in FORMATS},
+    **{f"export {name}": exporter(name) for name in WRITABLE},
 }
 
 

@@ -1,5 +1,7 @@
 /** What the server tells; see torchreel/web/answers.py. Times are nanoseconds since the reel's beginning. */
 import { signal } from "@preact/signals";
+import { openFile } from "./file/answers.ts";
+import { isFile } from "./file/blobs.ts";
 
 export type Step = { process: number; step: number; begin: number; end: number };
 export type Process = { process: number; name: string; pid: number; rank: number | null; command: string | null; torch_version: string | null; complete: boolean; lost_events: number };
@@ -34,7 +36,11 @@ export type Op = { process: number; id: number; name: string; kind: string; begi
   parent: number | null; parent_name: string | null; fwd: number | null; fwd_name: string | null; backward: { id: number; name: string; dur_ns: number }[];
   kernels: { id: number; name: string; device: string; stream: number; begin: number; dur_ns: number }[];
   flows: { process: number; id: number; name: string; begin: number; end: string }[]; counters: { name: string; value: number }[];
-  frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[] };
+  frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[];
+  /** What an exported file does not tell of it. */
+  note?: string };
+/** Calls of the same name and inputs; `part` if there may be more in the reel than in the file. */
+export type Like = { calls: number; median_ns: number; part?: boolean };
 export type Kernel = { process: number; id: number; name: string; device: string; stream: number; begin: number; dur_ns: number; op: number | null; op_name: string | null; after_launch_ns: number | null };
 export type Found = { calls: number; self_ns: number; rows: { process: number; id: number; name: string; begin: number; dur_ns: number }[] };
 
@@ -43,6 +49,19 @@ export const waiting = signal(0);
 export const received = { bytes: 0 };
 /** What the server last failed with, if it has gone away. */
 export const lost = signal<string | null>(null);
+
+/** The answers of an exported file, which has no server. */
+export const file = isFile ? openFile() : null;
+
+/** Count a question while it waits. */
+async function awaited<T>(answer: () => Promise<T>): Promise<T> {
+  waiting.value++;
+  try {
+    return await answer();
+  } finally {
+    waiting.value--;
+  }
+}
 
 async function fetched(path: string, init?: RequestInit, quiet = false): Promise<Response> {
   if (!quiet) waiting.value++;
@@ -64,6 +83,7 @@ async function fetched(path: string, init?: RequestInit, quiet = false): Promise
 
 /** A quiet question is one that nobody waits for. */
 export async function ask<T>(path: string, query: Record<string, string | number> = {}, quiet = false): Promise<T> {
+  if (file) return awaited(async () => (await (await file).ask(path, query)) as T);
   const words = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)]));
   const text = await (await fetched(words.size ? `${path}?${words}` : path, undefined, quiet)).text();
   received.bytes += text.length;
@@ -71,6 +91,7 @@ export async function ask<T>(path: string, query: Record<string, string | number
 }
 
 export async function askBytes(path: string): Promise<ArrayBuffer> {
+  if (file) return awaited(async () => (await file).bytes(path));
   const data = await (await fetched(path)).arrayBuffer();
   received.bytes += data.byteLength;
   return data;
@@ -82,5 +103,6 @@ function exact(_key: string, value: unknown, context?: { source: string }): unkn
 }
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
+  if (file) throw new Error("This file has no server to send anything to.");
   return JSON.parse(await (await fetched(path, { method: "POST", body: JSON.stringify(body) })).text(), exact) as T;
 }

@@ -3,7 +3,8 @@ import "./page.css";
 import { effect, signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type About, ask, type Found, type Lanes, lost, received, waiting } from "./api.ts";
+import { type About, ask, askBytes, file, type Found, type Lanes, lost, received, waiting } from "./api.ts";
+import type { FileAnswers } from "./file/answers.ts";
 import { recording, watch } from "./growth.ts";
 import { help, KEYS, listenToKeys } from "./keys.ts";
 import { DiffScreen } from "./screens/diff.tsx";
@@ -19,7 +20,7 @@ import { SqlScreen } from "./screens/sql.tsx";
 import { TapeScreen } from "./screens/tape.tsx";
 import { shown, TimelineScreen } from "./screens/timeline.tsx";
 import { moving } from "./moving.ts";
-import { change, clearRange, go, href, query, range, type Screen, screen, theme } from "./state.ts";
+import { change, clearRange, go, href, place, query, range, type Screen, screen, theme } from "./state.ts";
 import { measured } from "./timeline/canvas.ts";
 import * as units from "./units.ts";
 
@@ -51,11 +52,11 @@ async function readLanes(hide: string): Promise<void> {
   if (lanesOf === hide) about.value = { ...about.value, ...lanes, hidden: hide };
 }
 
-function Page() {
-  return <Frame about={about.value} />;
+function Page({ exported }: { exported: FileAnswers | null }) {
+  return <Frame about={about.value} exported={exported} />;
 }
 
-function Frame({ about }: { about: About }) {
+function Frame({ about, exported }: { about: About; exported: FileAnswers | null }) {
   const current = SHOWN.find(([name]) => name === screen.value) ?? SHOWN[0];
   return (
     <div class="frame">
@@ -65,10 +66,12 @@ function Frame({ about }: { about: About }) {
         {SHOWN.map(([name, title]) => (
           <a key={name} href={href(name, name === "ops" || name === "modules" ? {} : { q: query.value.q ?? "" })} data-testid={`nav-${name}`} aria-current={current[0] === name ? "page" : undefined}>{title}{DIGITS[name] && <span class="key">{DIGITS[name]}</span>}</a>
         ))}
+        {exported && !exported.isCut && <div class="recorded" data-testid="file-note">{exported.said}</div>}
         <div class="recorded"><div>recorded</div>{Object.entries(about.summary.recorded).map(([part, yes]) => <div key={part} class={yes ? "yes" : "no"}>{part}</div>)}</div>
       </nav>
       <main class={`screen ${current[0] === "timeline" ? "whole" : ""}`} data-testid={`screen-${current[0]}`}>
         {lost.value && <p class="error">{lost.value}</p>}
+        {exported?.isCut && current[0] === "timeline" && <p class="note" data-testid="file-note">{exported.said}</p>}
         {current[2](about)}
       </main>
       {help.value && <Help />}
@@ -117,6 +120,16 @@ function Help() {
   );
 }
 
+/** Whether something has changed that is not on the screen yet: parts are drawn, and ask, up to two frames later. */
+let changing = 0;
+function watchChanges(): void {
+  effect(() => {
+    void [place.value, waiting.value, theme.value];
+    const mine = ++changing;
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => { if (mine === changing) changing = 0; })));
+  });
+}
+
 async function start(): Promise<void> {
   const page = document.getElementById("page")!;
   // The token has become a cookie: it does not stay in the address bar.
@@ -127,11 +140,14 @@ async function start(): Promise<void> {
     about.value = { ...known, lanes: [], labels: [], threads: [], hidden: "" };
     // A snapshot's reel has no ops: it begins with its memory.
     if (!location.hash && !known.summary.ops && (await ask<{ devices: string[] }>("memory", { by: "total" })).devices.length) go("memory", {}, true);
+    const exported = file && (await file);
+    if (exported) about.value = { ...about.value, counters: [] }; // they are in the reel only
     listenToKeys();
     page.replaceChildren();
-    render(<Page />, page);
+    watchChanges();
+    render(<Page exported={exported} />, page);
     effect(() => void readLanes(query.value.hide ?? ""));
-    watch(async (changedFrom) => {
+    if (!exported) watch(async (changedFrom) => {
       const [next, lanes] = await Promise.all([ask<About>("about", {}, true), ask<Lanes>("lanes", hiding(query.value.hide), true)]);
       about.value = { ...next, ...lanes, hidden: query.value.hide ?? "" };
       shown.timeline?.grow(about.value, changedFrom);
@@ -139,7 +155,8 @@ async function start(): Promise<void> {
     Object.assign(window, {
       torchreel: {
         ready: true,
-        get idle() { return waiting.value === 0 && (shown.timeline?.idle ?? true) && (moving.view?.idle ?? true); },
+        ask, askBytes,
+        get idle() { return changing === 0 && waiting.value === 0 && (shown.timeline?.idle ?? true) && (moving.view?.idle ?? true); },
         get frames() { return measured.frames; },
         get painted() { return measured.painted; },
         get bytes() { return received.bytes; },

@@ -1,12 +1,17 @@
 /** What is looked at, all of it in the URL: /#/screen?begin=&end=&op=process:id&q=&by=&sort=&theme=&marks=&range=begin-end */
 import { computed, signal } from "@preact/signals";
+import { isFile } from "./file/blobs.ts";
 
 export const SCREENS = ["overview", "timeline", "flame", "ops", "modules", "memory", "segments", "source", "tape", "diff", "edge", "sql"] as const;
 export type Screen = (typeof SCREENS)[number];
 export type Query = Record<string, string>;
 
+/** In the frame of a notebook there is no address to write to: what is looked at is kept here. */
+const framed = location.protocol === "about:";
+let address = "";
+
 const parsed = () => {
-  const [path, words = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [path, words = ""] = (framed ? address : location.hash).replace(/^#\/?/, "").split("?");
   const screen = (SCREENS as readonly string[]).includes(path) ? (path as Screen) : "overview";
   return { screen, query: Object.fromEntries(new URLSearchParams(words)) as Query };
 };
@@ -15,6 +20,12 @@ export const place = signal(parsed());
 export const screen = computed(() => place.value.screen);
 export const query = computed(() => place.value.query);
 addEventListener("hashchange", () => (place.value = parsed()));
+if (framed) addEventListener("click", (event) => {
+  const link = (event.target as Element).closest?.("a[href]")?.getAttribute("href");
+  if (!link?.startsWith("#") || event.defaultPrevented) return;
+  event.preventDefault();
+  visit(link, true);
+});
 
 /** The range that all screens look at, if one was made. On the timeline begin and end are the view, and the range has a word of its own. */
 export const range = computed(() => {
@@ -37,7 +48,7 @@ function kept(to: Screen): Query {
   for (const key of ["theme", "q", "marks"]) if (query.value[key]) words[key] = query.value[key];
   if (to === "timeline" && screen.value === "timeline") {
     for (const key of ["begin", "end", "range", "hide", "fold"]) if (query.value[key]) words[key] = query.value[key];
-  } else if (range.value) {
+  } else if (range.value && !isFile) { // a file's numbers are those of the whole run
     Object.assign(words, { begin: String(range.value.begin), end: String(range.value.end) });
     if (to === "timeline") words.range = `${range.value.begin}-${range.value.end}`;
   }
@@ -51,11 +62,17 @@ export function href(to: Screen, changes: Query = {}): string {
 
 /** Go to a screen, with a step in the browser's history; or without one, for what changes with each frame. */
 export function go(to: Screen, changes: Query = {}, replace = false): void {
-  const target = href(to, changes);
-  if (replace) {
-    history.replaceState(null, "", target);
-    place.value = parsed();
-  } else location.hash = target;
+  visit(href(to, changes), replace);
+}
+
+function visit(target: string, replace: boolean): void {
+  if (framed) address = target;
+  else if (replace) history.replaceState(null, "", target);
+  else {
+    location.hash = target;
+    return;
+  }
+  place.value = parsed();
 }
 
 export function change(changes: Query, replace = true): void {

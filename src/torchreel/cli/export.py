@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,11 +25,27 @@ from torchreel.export import export, formats
     help="The file, - for the standard output.  [REEL's name with another end]",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--budget", metavar="SIZE", help="html: the most that the file may take: 5MB, 100MB ...  [25MB]")
+@click.option("--no-source", is_flag=True, help="html: leave out the text of your source files.")
+@click.option("--compare", metavar="REEL", help="html: a second reel, and what changed from REEL to it.")
 @skip_damaged_option
-def command(reel: str, target: str, output: Path | None, force: bool, skip_damaged: bool) -> None:
+def command(
+    reel: str,
+    target: str,
+    output: Path | None,
+    force: bool,
+    budget: str | None,
+    no_source: bool,
+    compare: str | None,
+    skip_damaged: bool,
+) -> None:
     """Write REEL, or a tape, as a file that another tool opens.
 
     \b
+    torchreel export run.reel --to html
+        run.html, the pages of 'torchreel view' in one file that any browser opens
+    torchreel export before.reel --to html --compare after.reel --budget 5MB --no-source
+        the same with what changed, in at most 5 MB, without the text of source files
     torchreel export run.reel --to perfetto
         run.pftrace, a timeline for https://ui.perfetto.dev
     torchreel export run.reel --to chrome -o trace.json
@@ -48,16 +65,28 @@ def command(reel: str, target: str, output: Path | None, force: bool, skip_damag
 
     is_tape = formats.ALL[target].of_tapes and not Path(reel).is_dir()
     opened = read_tape(Path(reel)).program if is_tape else open_reel(reel, skip_damaged)
+    options: dict[str, Any] = {
+        **({} if budget is None else {"budget": budget}),
+        **({"sources": False} if no_source else {}),
+        **({} if compare is None else {"other": open_reel(compare, skip_damaged)}),
+    }
+    _check_options(target, {"budget": budget, "no-source": no_source, "compare": compare})
     if is_standard_output(output):
         _check_terminal(target)
         with progress_bar("ops") as progress:
-            export(opened, sys.stdout.buffer, target, progress)
+            export(opened, sys.stdout.buffer, target, progress, **options)
         return
     path = output or Path(_stem(Path(reel)) + formats.ALL[target].ending)
     _check(path, force)
     with progress_bar("ops") as progress:
-        export(opened, path, target, progress)
+        export(opened, path, target, progress, **options)
     click.echo(f"Wrote {path} ({bytes_text(path.stat().st_size)}): {formats.ALL[target].opened_by}.")
+
+
+def _check_options(target: str, given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value and not formats.ALL[target].options:
+            raise OptionError(f"--{name} is for --to html, and {target} has no such option: leave it out.")
 
 
 def _stem(reel: Path) -> str:

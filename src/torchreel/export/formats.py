@@ -8,9 +8,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from torchreel.export.output import Progress, Target
 
 
 @dataclass(frozen=True)
@@ -25,10 +22,12 @@ class Format:
     """Whether an open stream of text can be written, and a terminal can show it."""
     of_tapes: bool = False
     """Whether it is written from a tape, or from the tape in a reel."""
+    options: tuple[str, ...] = ()
+    """What else `write` takes, by name."""
 
     @property
-    def write(self) -> Callable[[Any, Target, Progress], None]:
-        function: Callable[[Any, Target, Progress], None] = importlib.import_module(self.module).write
+    def write(self) -> Callable[..., None]:
+        function: Callable[..., None] = importlib.import_module(self.module).write
         return function
 
 
@@ -50,6 +49,13 @@ ALL = {
         ".pickle",
         "drop it on https://pytorch.org/memory_viz, or run python -m torch.cuda._memory_viz",
         is_text=False,
+    ),
+    # Written by the viewer's room, which this one does not import: it is named like every other module of the table.
+    "html": Format(
+        "torchreel.web.html.html",
+        ".html",
+        "open it in a browser; it needs no server and no network",
+        options=("budget", "sources", "other"),
     ),
     "execution-trace": Format(
         "torchreel.export.execution_trace.execution_trace",

@@ -9,6 +9,7 @@ Whenever it is decoded, it is what it was when the reel was opened: how far it w
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -201,6 +202,21 @@ class Reel:
 
         return run(self, query)
 
+    def view(
+        self, height: int = 720, *, budget: int | str | None = None, sources: bool = True, other: Reel | None = None
+    ) -> Any:
+        """The viewer's page with this reel in it, for a notebook: it works remotely, and in a saved notebook.
+
+        It is the file of `torchreel export --to html` in a frame, of at most `budget` bytes ("5MB" unless given); the
+        page says what had no room. `sources=False` leaves out texts of source files. `other` is a reel to compare with.
+        """
+        return _notebook().view(self, height, budget, sources, other)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it: what was recorded, and the costliest ops."""
+        text: str = _notebook().summary_html(self)
+        return text
+
     def process_rows(self) -> list[dict[str, Any]]:
         """The rows of `processes` as dicts, in the order of their index."""
         rows: list[dict[str, Any]] = self.table("processes").to_pylist()
@@ -214,6 +230,11 @@ class Reel:
 def process_directories(path: Path) -> dict[Path, frozenset[str]]:
     """The directories of a reel's processes, and the names of what lies in each."""
     return {entry: names for entry in path.iterdir() if _holds_process(names := _names_in(entry))}
+
+
+def _notebook() -> Any:
+    """How notebooks show reels: a room that stands on this one, and is named only when it is asked for."""
+    return importlib.import_module("torchreel.web.notebook")
 
 
 def _names_in(entry: Path) -> frozenset[str]:

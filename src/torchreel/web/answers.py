@@ -77,16 +77,17 @@ class Answers:
         if match := re.fullmatch(r"tile/(\d{1,3})/(\d{1,18})", path):
             return self._tile(int(match[1]), int(match[2]), Query(values))
         if match := re.fullmatch(r"(op|like|kernel)/(\d{1,9})/(\d{1,18})", path):
-            return _OF_ONE[match[1]](self._viewed, int(match[2]), int(match[3]))
+            return _OF_ONE[match[1]](self.viewed, int(match[2]), int(match[3]))
         if match := re.fullmatch(r"source/(?:(\d{1,9})/)?(\d{1,18})", path):
-            return source_of_frame(self._viewed, int(match[1] or 0), int(match[2]))
+            return source_of_frame(self.viewed, int(match[1] or 0), int(match[2]))
         if path == "revision":
             query = Query(values)
             return self._viewing.revision(query.number("since", 0, 1 << 62, 0) if "since" in query else None)
-        return _QUESTIONS[path](self._viewed, Query(values))
+        return _QUESTIONS[path](self.viewed, Query(values))
 
     @property
-    def _viewed(self) -> ViewedReel:
+    def viewed(self) -> ViewedReel:
+        """The reel as it is now."""
         return self._viewing.now()
 
     @staticmethod
@@ -95,7 +96,7 @@ class Answers:
 
     def _tile(self, level: int, index: int, query: Query) -> bytes:
         """See torchreel.web.tiles."""
-        viewed = self._viewed
+        viewed = self.viewed
         if level >= LEVELS or index * (WIDTH << level) > max(viewed.end, 1):
             raise OptionError(f"There is no tile {index} of level {level}: the reel is {viewed.end} ns long.")
         lanes = list(enumerate(viewed.lanes_without(query.words("hide"))))
@@ -114,7 +115,7 @@ class Answers:
         if not isinstance(statement, str) or len(statement) > _LONGEST_STATEMENT:
             raise OptionError(f"A statement is a text of at most {_LONGEST_STATEMENT:,} characters.")
         ends = {name: str(given[name]) for name in ("begin", "end") if given.get(name) is not None}
-        viewed = self._viewed
+        viewed = self.viewed
         begin, end = viewed.range(Query(ends))
         found = sql.run(viewed.reel, statement, {"begin": begin, "end": end})
         return {"columns": found.columns, "rows": found.rows, "cut": found.cut}

@@ -319,8 +319,8 @@ export class MemoryChart {
   private drawMarks(): void {
     const { pen, paint: { palette } } = this;
     const color = (kind: string) => (kind === "oom" || kind === "peak" ? palette.communication : palette.range);
-    let free = -1;
-    for (const mark of [...this.marks].sort((a, b) => a.event - b.event)) {
+    const labels: [number, number][] = [];
+    for (const mark of this.marks) { // the first that has room is named
       const x = this.x(this.placeOf(mark));
       if (x < LEFT - 1 || x > LEFT + this.plot + 1) continue;
       pen.fillStyle = color(mark.kind);
@@ -332,7 +332,7 @@ export class MemoryChart {
       pen.fill();
       const wide = pen.measureText(mark.text).width;
       const left = Math.min(x + 7, LEFT + this.plot - wide - 2);
-      if (mark.kind !== "spikes" && left > free) { pen.fillText(mark.text, left, 12); free = left + wide + 10; }
+      if (mark.kind !== "spikes" && labels.every(([a, b]) => left > b || left + wide < a)) { pen.fillText(mark.text, left, 12); labels.push([left - 10, left + wide + 10]); }
     }
   }
   private drawInstant(): void {
@@ -425,7 +425,8 @@ export class MemoryChart {
       this.press = null;
       if (!press || press.pan) return;
       if (press.moved && this.area) return this.taken.area(this.area.begin, this.area.end);
-      const found = this.at(event.offsetX, event.offsetY);
+      // Beside the curve is its first or last moment.
+      const found = this.at(Math.min(Math.max(event.offsetX, LEFT), LEFT + this.plot - 1), event.offsetY);
       if (found) this.taken.instant(this.answer.at_events[found.cell], found);
       else this.taken.cleared();
     };

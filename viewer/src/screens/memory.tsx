@@ -181,7 +181,7 @@ function Holders({ answer, device, at, band }: { answer: Memory; device: string;
         {at && <button class="plain" onClick={() => change({ event: "", at: "" }, false)}>at the peak</button>}
         <a href={href("segments", { device, event: String(answer.at.event) })}>segments then</a>
       </div>
-      {answer.older.blocks > 0 && <p class="note">{units.many(answer.older.blocks, "block")} of these, {units.bytes(answer.older.bytes)}, {answer.older.blocks === 1 ? "is" : "are"} older than the history.</p>}
+      {answer.has_history && answer.older.blocks > 0 && <p class="note">{units.many(answer.older.blocks, "block")} of these, {units.bytes(answer.older.bytes)}, {answer.older.blocks === 1 ? "is" : "are"} older than the history.</p>}
       <table class="grid">
         <thead><tr><th>{TITLES[by]}</th><th class="n">Bytes</th><th class="n">Share</th><th class="n">Blocks</th><th class="n">Largest</th><th>Categories</th></tr></thead>
         <tbody onKeyDown={rowKeys}>{answer.holders.map((row) => (

@@ -1,10 +1,11 @@
 /** Anything else. */
 import "./sql.css";
 import { useState } from "preact/hooks";
-import { post } from "../api.ts";
+import { file, post } from "../api.ts";
 import { change, go, query, range } from "../state.ts";
 import { TABLES } from "../tables.ts";
 import * as units from "../units.ts";
+import { useAnswer } from "../widgets.tsx";
 
 type Answer = { columns: string[]; rows: (string | number | boolean | null)[][]; cut: boolean };
 const FIRST = "select name, count(*) as calls, sum(self_ns) as self_ns\nfrom ops group by name order by self_ns desc limit 20";
@@ -24,6 +25,14 @@ export function SqlScreen() {
       complain((error as Error).message);
     }
   };
+  const { answer: exported } = useAnswer("file", async () => file && (await file));
+  if (file) return (
+    <section class="panel">
+      <textarea class="sql" data-testid="sql-input" aria-label="SQL" value={text} onInput={(event) => write(event.currentTarget.value)} />
+      <p class="soft">This file holds answers and calls, and no tables to query. This command asks the reel, with DuckDB's SQL:</p>
+      <pre class="command" data-testid="sql-command">{exported?.command(text)}</pre>
+    </section>
+  );
   const link = answer?.columns.includes("id") && answer.columns.includes("process");
   return (
     <div class="sql-screen">

@@ -1,7 +1,7 @@
 /** What happened when? */
 import "./timeline.css";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type About, ask, type Found, type Kernel, type Op } from "../api.ts";
+import { type About, ask, file, type Found, type Kernel, type Like, type Op } from "../api.ts";
 import { FAMILIES, family, label } from "../families.ts";
 import { type Call, type Counters, type Spot, TimelineCanvas } from "../timeline/canvas.ts";
 import { type Mark, readMarks, writeMarks } from "../timeline/marks.ts";
@@ -20,7 +20,7 @@ export const shown: {
   makeRange: () => void;
 } = { timeline: null, select: async () => {}, neighbour: async () => {}, partner: () => {}, family: () => {}, keepMark: () => {}, makeRange: () => {} };
 
-type Area = { begin: number; end: number; rows: { name: string; kind: string; calls: number; self_ns: number; min_ns: number; mean_ns: number; max_ns: number; flops: number | null; alloc_bytes: number | null }[] };
+type Area = { begin: number; end: number; rows: { name: string; kind: string; calls: number; self_ns: number; min_ns: number; mean_ns: number; max_ns: number; flops: number | null; alloc_bytes: number | null }[]; note?: string };
 
 /** A canvas is of one set of lanes: another one is made when they come, or when kinds are hidden. */
 export function TimelineScreen({ about }: { about: About }) {
@@ -35,6 +35,7 @@ function Timeline({ about }: { about: About }) {
   const [area, setArea] = useState<Area | null>(null);
   const now = useRef({ op, area, about });
   now.current = { op, area, about };
+  const [problem, complain] = useState<string | null>(null);
   /** The call that was last asked for, as the address has it. */
   const asked = useRef("");
   /** The view that this screen put into the address: another one comes from outside, by a link or by Back. */
@@ -67,6 +68,7 @@ function Timeline({ about }: { about: About }) {
     let turn = 0; // answers may come out of turn: the last selection counts
     const clear = () => {
       turn++;
+      complain(null);
       asked.current = "";
       timeline.selected = null;
       timeline.linked = [];
@@ -82,9 +84,11 @@ function Timeline({ about }: { about: About }) {
       // At once: by the time the answer comes, the address may name another call.
       asked.current = `${process}:${ofDevice ? "k" : ""}${id}`;
       if (query.value.op !== asked.current) change({ op: asked.current });
-      const found = ofDevice ? null : await ask<Op>(`op/${process}/${id}`);
-      const launched = ofDevice ? await ask<Kernel>(`kernel/${process}/${id}`) : null;
+      const answer = await ask<Op | Kernel>(`${ofDevice ? "kernel" : "op"}/${process}/${id}`).catch((error: Error) => error);
       if (mine !== turn) return;
+      complain(answer instanceof Error ? answer.message : null);
+      if (answer instanceof Error) return;
+      const [found, launched] = ofDevice ? [null, answer as Kernel] : [answer as Op, null];
       const call = found ? callOf(timeline, found) : kernelOf(timeline, launched!);
       timeline.selected = call;
       timeline.area = null;
@@ -107,7 +111,9 @@ function Timeline({ about }: { about: About }) {
       timeline.selected = null;
       timeline.area = { begin, end };
       timeline.redraw();
-      setArea({ begin, end, ...(await ask<{ rows: Area["rows"] }>("area", { begin: Math.round(begin), end: Math.round(end) })) });
+      const found = await ask<{ rows: Area["rows"]; note?: string }>("area", { begin: Math.round(begin), end: Math.round(end) }).catch((error: Error) => error);
+      complain(found instanceof Error ? found.message : null);
+      if (!(found instanceof Error)) setArea({ begin, end, ...found });
     };
     shown.select = (process, id, centre = true, ofDevice = false) => select(process, id, centre, ofDevice);
     let moved = Promise.resolve();
@@ -173,10 +179,10 @@ function Timeline({ about }: { about: About }) {
   useEffect(() => { void mark(query.value.q ?? ""); }, [query.value.q]);
   return (
     <div class="timeline">
-      <div class="families"><Kinds about={about} />{families(about).map((name) => <span key={name}><Colored class="swatch" color={name} />{name}</span>)}</div>
+      <div class="families">{!file && <Kinds about={about} />}{families(about).map((name) => <span key={name}><Colored class="swatch" color={name} />{name}</span>)}</div>
       <canvas ref={canvas} data-testid="timeline-canvas" tabIndex={0} aria-label="timeline: arrows move among calls, ? shows all keys" />
       <div class="details" data-testid="details" aria-live="polite">
-        {op ? <Details op={op} /> : kernel ? <KernelDetails kernel={kernel} /> : area ? <AreaTable area={area} /> : <Hint about={about} />}
+        {problem ? <p class="error">{problem}</p> : op ? <Details op={op} /> : kernel ? <KernelDetails kernel={kernel} /> : area ? <AreaTable area={area} /> : <Hint about={about} />}
       </div>
     </div>
   );
@@ -212,7 +218,10 @@ async function* partners(timeline: TimelineCanvas, op: Op | null, kernel: Kernel
   if (!op) return;
   for (const each of op.kernels.slice(0, 4)) yield kernelOf(timeline, { ...each, process: op.process });
   const others = [...op.backward.map((each) => ({ process: op.process, id: each.id })), ...(op.fwd === null ? [] : [{ process: op.process, id: op.fwd }]), ...op.flows];
-  for (const { process, id } of others.slice(0, 4)) yield callOf(timeline, await ask<Op>(`op/${process}/${id}`));
+  for (const { process, id } of others.slice(0, 4)) {
+    const other = await ask<Op>(`op/${process}/${id}`).catch(() => null); // an exported file may not have it
+    if (other) yield callOf(timeline, other);
+  }
 }
 
 /** Names that a search found stay bright, the others pale. */
@@ -292,21 +301,21 @@ function Hint({ about }: { about: About }) {
 }
 
 function Details({ op }: { op: Op }) {
-  const [like, count] = useState<{ calls: number; median_ns: number } | null>(null);
+  const [like, count] = useState<Like | null>(null);
   useEffect(() => {
     let current = true;
     count(null);
-    ask<{ calls: number; median_ns: number }>(`like/${op.process}/${op.id}`).then((found) => current && count(found), () => {});
+    ask<Like>(`like/${op.process}/${op.id}`).then((found) => current && count(found), () => {});
     return () => { current = false; };
   }, [op.process, op.id]);
   const own = op.frames.filter((frame) => !/site-packages|lib\/python3|^</.test(frame.file));
   return (
     <>
-      <h2><span data-testid="details-name">{op.name}</span><small>{op.kind} · id {op.id}{op.step === null ? "" : ` · step ${op.step}`}</small></h2>
+      <h2><span data-testid="details-name">{op.name}</span><small>{op.kind} · id {op.id}{op.step === null ? "" : ` · step ${op.step}`}{op.note && ` · ${op.note}`}</small></h2>
       <dl class="pairs">
         <dt>began</dt><dd>{units.time(op.begin)}</dd><dt>module</dt><dd>{op.module_path ? <a href={href("modules", { q: op.module_path })}>{op.module_path}</a> : "–"}</dd>
         <dt>took</dt><dd><b data-testid="details-dur" data-ns={op.dur_ns}>{units.time(op.dur_ns)}</b>, itself {units.time(op.self_ns)}</dd><dt>class</dt><dd>{op.module_class ?? "–"}</dd>
-        <dt>like this</dt><dd>{like ? `${units.count(like.calls)} calls of these shapes: median ${units.time(like.median_ns)}` : "counting …"}</dd><dt>inputs</dt><dd title={op.dims ?? ""}>{op.dims ?? "record with --shapes"}</dd>
+        <dt>like this</dt><dd>{like ? `${units.count(like.calls)} calls of these shapes${like.part ? " in this file" : ""}: median ${units.time(like.median_ns)}` : "counting …"}</dd><dt>inputs</dt><dd title={op.dims ?? ""}>{op.dims ?? "record with --shapes"}</dd>
         <dt>FLOPs</dt><dd>{op.flops ? `${units.flops(op.flops)}, ${units.flops((op.flops / op.self_ns) * 1e9)}FLOP/s` : "–"}</dd>
         <dt>{op.fwd !== null ? "forward" : "backward"}</dt>
         <dd>{op.fwd !== null ? <Jump process={op.process} id={op.fwd} name={op.fwd_name ?? ""} /> : op.backward.length ? <Jump process={op.process} id={op.backward[0].id} name={`${label(op.backward[0].name, "op")}, ${units.time(op.backward[0].dur_ns)}`} /> : "–"}</dd>
@@ -365,7 +374,7 @@ function AreaTable({ area }: { area: Area }) {
   const self = area.rows.reduce((sum, row) => sum + row.self_ns, 0);
   return (
     <>
-      <h2>{units.time(area.end - area.begin)}<small>{units.count(calls)} calls, {units.time(self)} in them</small> <button class="plain" onClick={() => shown.makeRange()}>range of all screens <span class="key">R</span></button> <button class="plain" onClick={() => shown.keepMark()}>keep as a mark <span class="key">M</span></button></h2>
+      <h2>{units.time(area.end - area.begin)}<small>{units.count(calls)} calls, {units.time(self)} in them{area.note && `. ${area.note}`}</small> <button class="plain" onClick={() => shown.makeRange()}>range of all screens <span class="key">R</span></button> <button class="plain" onClick={() => shown.keepMark()}>keep as a mark <span class="key">M</span></button></h2>
       <table class="grid">
         <thead><tr><th>Name</th><th class="n">Calls</th><th class="n">Self</th><th class="n">Min</th><th class="n">Mean</th><th class="n">Max</th><th class="n">Bytes</th><th class="n">FLOPs</th></tr></thead>
         <tbody>{area.rows.map((row) => (
