@@ -9,7 +9,7 @@ from collections.abc import Callable
 from benchmarks.plain_allocator import Event, PlainAllocator
 from benchmarks.result import Goal, Result, Spread
 from torchreel.allocator import simulate
-from torchreel.simulator.actions import ALLOC, FREE
+from torchreel.reel.allocator_history.actions import ALLOC, FREE
 from torchreel.simulator.conf import Conf
 from torchreel.simulator.request_trace import Columns, RequestTrace, RequestTraces
 from torchreel.simulator.rules import native_rules

@@ -1,7 +1,7 @@
 """The typed face of the allocator's model. Needs neither torch nor a GPU.
 
-Actions are numbers, in the order of `torchreel.simulator.actions.ACTIONS`; pools are indices, 0 the default one. Rules
-are the settings as a dict: see `torchreel.simulator.rules`.
+Actions are numbers, in the order of `ACTIONS` in `torchreel.reel.allocator_history.actions`. Pools are indices, 0 is
+the default one. Rules are the settings as a dict: see `torchreel.simulator.rules`.
 """
 
 from typing import Any

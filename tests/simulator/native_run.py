@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchreel import _simulator
-from torchreel.simulator.actions import ACTIONS, CODES
+from torchreel.reel.allocator_history.actions import ACTIONS, CODES
 
 STATES = ("free", "pending", "allocated")
 

@@ -258,7 +258,7 @@ def _runs_of_releases(recorded: dict[str, Any]) -> int:
 
 
 def _actions(path: Path) -> list[str]:
-    from torchreel.simulator.actions import ACTIONS
+    from torchreel.reel.allocator_history.actions import ACTIONS
 
     (program,) = request_traces(path).devices.values()
     return [ACTIONS[code] for code in program.actions]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchreel.errors import OptionError
-from torchreel.simulator.actions import ALLOC, CODES, FREE, FREE_COMPLETED
+from torchreel.reel.allocator_history.actions import ALLOC, CODES, FREE, FREE_COMPLETED
 from torchreel.simulator.request_trace import Columns, RequestTrace
 from torchreel.simulator.rules import MOST_BYTES
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torchreel.errors import OptionError
-from torchreel.simulator.actions import ALLOC, EMPTY_CACHE, FREE, FREE_COMPLETED, RELEASE_POOL
+from torchreel.reel.allocator_history.actions import ALLOC, EMPTY_CACHE, FREE, FREE_COMPLETED, RELEASE_POOL
 from torchreel.simulator.conf import Conf, parse
 from torchreel.simulator.event_list import Event, request_trace_of_list
 from torchreel.simulator.option_string import MIB

@@ -10,9 +10,9 @@ import numpy as np
 from torchreel.errors import OptionError
 from torchreel.ingest import open_source
 from torchreel.reel import Reel
-from torchreel.simulator.actions import PREEXISTING
+from torchreel.reel.allocator_history.actions import PREEXISTING
 from torchreel.simulator.event_list import Event, request_trace_of_list
-from torchreel.simulator.recorded.allocator_history import ACTION, AllocatorHistory, histories
+from torchreel.simulator.recorded.recorded_history import ACTION, RecordedHistory, recorded_histories
 from torchreel.simulator.recorded.replay import request_trace_of_history
 from torchreel.simulator.request_trace import RequestTraces
 
@@ -31,14 +31,14 @@ def request_traces(source: Source) -> RequestTraces:
     return RequestTraces({"cuda:0": request_trace_of_list(source)})
 
 
-def named(found: list[AllocatorHistory]) -> list[tuple[str, AllocatorHistory]]:
+def named(found: list[RecordedHistory]) -> list[tuple[str, RecordedHistory]]:
     """Each with its device's name, and its process's number if there are several."""
     several = len({history.process for history in found}) > 1
     return [(f"{one.process}/{one.device}" if several else one.device, one) for one in found]
 
 
 def _of_reel(reel: Reel) -> RequestTraces:
-    found = [history for history in histories(reel) if _has_requests(history)]
+    found = [history for history in recorded_histories(reel) if _has_requests(history)]
     if not found:
         raise OptionError(
             f"{reel.path} holds no allocs that could be simulated: record a history with "
@@ -47,5 +47,5 @@ def _of_reel(reel: Reel) -> RequestTraces:
     return RequestTraces({name: request_trace_of_history(history) for name, history in named(found)})
 
 
-def _has_requests(history: AllocatorHistory) -> bool:
+def _has_requests(history: RecordedHistory) -> bool:
     return history.has_events or bool(np.any(history.events[:, ACTION] == PREEXISTING)) or bool(history.blocks)

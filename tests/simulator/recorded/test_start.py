@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulator import native_run, random_programs, random_snapshots
 from torchreel.ingest import tables_of
-from torchreel.simulator.recorded.allocator_history import histories_of
+from torchreel.simulator.recorded.recorded_history import recorded_histories_of
 from torchreel.simulator.recorded.start import rebuild
 
 
@@ -19,7 +19,7 @@ def test_a_rebuilt_start_holds_what_lived(seed: int) -> None:
     before = random.Random(seed).randrange(len(events))
     truth = native_run.run(setting.rules(), setting.flags, events[:before])
     recorded = random_snapshots.snapshot_of(setting, events, cut=len(truth["trace"]["action"]))
-    history = histories_of(tables_of(recorded))
+    history = recorded_histories_of(tables_of(recorded))
     start = rebuild(history[0])[0] if history else None
 
     lived = {address: (size, word) for address, size, _, word, _ in native_run.state(truth) if word != "free"}
@@ -39,7 +39,7 @@ def test_most_sizes_of_blocks_are_found_exactly() -> None:
     exact = total = 0
     for seed in range(40):
         _, snapshot = random_snapshots.random_snapshot(seed, cuts=True)
-        for history in histories_of(tables_of(snapshot)):
+        for history in recorded_histories_of(tables_of(snapshot)):
             blocks = rebuild(history)[0].blocks
             exact += sum(not block.room for block in blocks)
             total += len(blocks)

@@ -16,7 +16,7 @@ from tests.snapshots import SNAPSHOTS
 from torchreel.allocator import verify
 from torchreel.errors import OptionError, TorchreelError
 from torchreel.ingest import tables_of
-from torchreel.simulator.recorded.allocator_history import histories_of
+from torchreel.simulator.recorded.recorded_history import recorded_histories_of
 from torchreel.simulator.recorded.verify import DeviceVerification, sorted_ranks, verify_history
 
 MIB = 1 << 20
@@ -24,7 +24,7 @@ HISTORIES = {"lm4": "complete", "linear": "complete", "three": "complete", "stat
 
 
 def verified(snapshot: dict[str, Any]) -> DeviceVerification:
-    return verify_history(histories_of(tables_of(snapshot))[0])
+    return verify_history(recorded_histories_of(tables_of(snapshot))[0])
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: path.stem)
@@ -40,7 +40,7 @@ def test_every_real_snapshot_comes_out_as_recorded(path: Path) -> None:
 # 1430: the pool of a segment shows only when another request passes it by. 2610: releases that make room look like
 # garbage at first. 7344: garbage is collected after a free of some of it was completed.
 @pytest.mark.parametrize("seed", [*range(120), 1430, 2610, 7344])
-def test_complete_histories_of_random_programs(seed: int) -> None:
+def test_complete_recorded_histories_of_random_programs(seed: int) -> None:
     setting, snapshot = random_snapshots.random_snapshot(seed, cuts=False)
     device = verified(snapshot)
     assert device.ok, (setting, device)
@@ -49,7 +49,7 @@ def test_complete_histories_of_random_programs(seed: int) -> None:
 
 # 2368, 4615: an expandable segment that came and went is of the default pool, though a private one has a closer one.
 @pytest.mark.parametrize("seed", [*range(120), 2368, 4615])
-def test_histories_of_random_programs_from_their_middle(seed: int) -> None:
+def test_recorded_histories_of_random_programs_from_their_middle(seed: int) -> None:
     setting, snapshot = random_snapshots.random_snapshot(seed, cuts=True)
     device = verified(snapshot)
     assert device.ok or setting.collects_garbage, (setting, device)
@@ -246,7 +246,7 @@ def count_nonsense_of(seed: int) -> None:
     snapshot = copy.deepcopy(snapshot)
     mangle(snapshot, draw)
     try:
-        histories = histories_of(tables_of(snapshot))
+        histories = recorded_histories_of(tables_of(snapshot))
     except TorchreelError:
         return  # the reader has found it
     for history in histories:

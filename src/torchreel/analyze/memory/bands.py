@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchreel.analyze.memory.model.categories import CATEGORIES
-from torchreel.analyze.memory.model.columns import Ints
 from torchreel.analyze.memory.model.device import DeviceMemory
+from torchreel.reel.columns import Ints
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from torchreel.analyze.memory.model.columns import Ints, Mask
 from torchreel.analyze.memory.model.device import DeviceMemory
+from torchreel.reel.columns import Ints, Mask
 
 SCHEMA = pa.schema(
     [

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from torchreel.analyze.memory.model.columns import Ints, Mask, ints, texts, translate
 from torchreel.analyze.memory.model.device import DeviceMemory
+from torchreel.reel.columns import Ints, Mask, ints, texts, translate
 
 _PAGE = {"small": 2 << 20, "large": 20 << 20}  # bytes that an expandable segment is mapped in
 _MOSTLY_EMPTY = 0.5  # of a segment

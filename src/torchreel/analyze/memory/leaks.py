@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from torchreel.analyze.memory.model.categories import CATEGORIES
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, rows_of
 from torchreel.analyze.memory.model.device import DeviceMemory
+from torchreel.reel.columns import NOTHING, Ints, Mask, rows_of
 
 _WARM_UP = 2  # steps
 _FEWEST = 3  # rises that make a habit

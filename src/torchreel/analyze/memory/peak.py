@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, ints, texts
 from torchreel.analyze.memory.model.device import DeviceMemory
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.phases import PHASES
 from torchreel.analyze.memory.model.run import Run
+from torchreel.reel.allocator_history import AllocatorHistory
+from torchreel.reel.columns import NOTHING, Ints, ints, texts
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _known(memory: DeviceMemory, by: str, block: int) -> str | None:
     return None if text in ("(no stack)", "(no op)") else text
 
 
-def _open_range(run: Run, history: BlockHistory, time: int) -> str | None:
+def _open_range(run: Run, history: AllocatorHistory, time: int) -> str | None:
     """The range that began last of those that were open."""
     calls, ranges = run.calls, run.ranges
     ranges = ranges[(calls.start[ranges] <= time) & (time < calls.end[ranges])]

@@ -11,14 +11,13 @@ import pyarrow as pa
 from torchreel.analyze.memory.fragmentation import Fragmentation, fragmentation
 from torchreel.analyze.memory.holders import holders
 from torchreel.analyze.memory.leaks import Leaks, leaks
-from torchreel.analyze.memory.model.blocks import OLD
-from torchreel.analyze.memory.model.columns import NOTHING
 from torchreel.analyze.memory.model.device import DeviceMemory, device_memories
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.phases import BACKWARD
 from torchreel.analyze.memory.peak import Moment, Peaks, moment, peaks
 from torchreel.analyze.memory.spikes import Spike, level_without_spikes, spikes
 from torchreel.reel import Reel
+from torchreel.reel.allocator_history import OLD, AllocatorHistory
+from torchreel.reel.columns import NOTHING
 
 COMPLETE, MID_RUN, NONE = "complete", "mid-run", "none"
 
@@ -183,7 +182,7 @@ def memory_report(memory: DeviceMemory, by: str = "stack") -> MemoryReport:
     )
 
 
-def _kind(history: BlockHistory) -> str:
+def _kind(history: AllocatorHistory) -> str:
     """A history of one event is what is left where only the state was to be recorded."""
     if history.allocs == 0 or (history.events <= 1 < history.final.num_rows):
         return NONE

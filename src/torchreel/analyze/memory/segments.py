@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel.analyze.memory.fragmentation import Pool, returnable
-from torchreel.analyze.memory.model.blocks import ACTIONS, GROW, OLD, OTHER, SHRINK
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, ints, texts, translate
 from torchreel.analyze.memory.model.device import DeviceMemory
+from torchreel.reel.allocator_history import OLD
+from torchreel.reel.allocator_history.actions import CODES, OTHER, RESERVES, SEGMENT_EVENTS
+from torchreel.reel.columns import NOTHING, Ints, Mask, ints, texts, translate
 
 SMALL, LARGE, UNKNOWN = range(3)
 KINDS = ("small", "large", "unknown")
@@ -179,11 +180,16 @@ class _Walk:
         table = table.filter(mine)
         table = table.take(np.argsort(ints(table, "id"), kind="stable"))
         codes, words = texts(table, "action")
-        action = translate(codes, words, ACTIONS, OTHER)
+        action = translate(codes, words, CODES, OTHER)
         mapped = np.array([*(word in ("segment_map", "segment_unmap") for word in words), False], bool)[codes]
-        rows = np.flatnonzero((action == GROW) | (action == SHRINK))
+        rows = np.flatnonzero(np.isin(action, SEGMENT_EVENTS))
         few = table.take(rows)
-        columns = (rows, action[rows] == GROW, mapped[rows], *(ints(few, name) for name in ("addr", "size", "stream")))
+        columns = (
+            rows,
+            np.isin(action[rows], RESERVES),
+            mapped[rows],
+            *(ints(few, name) for name in ("addr", "size", "stream")),
+        )
         pools = few["pool"].to_pylist()
         for (at, grows, pages, address, size, stream), pool in zip(
             zip(*(column.tolist() for column in columns), strict=True), pools, strict=True

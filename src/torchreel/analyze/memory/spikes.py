@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchreel.analyze.memory.model.columns import Ints
 from torchreel.analyze.memory.model.device import DeviceMemory
 from torchreel.analyze.memory.peak import Moment, moment
+from torchreel.reel.columns import Ints
 
 _NARROWEST = 8  # events
 _PART = 10  # of a step

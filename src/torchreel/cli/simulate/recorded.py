@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchreel.analyze.memory.model.history import BlockHistory
     from torchreel.reel import Reel
+    from torchreel.reel.allocator_history import AllocatorHistory
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Recorded:
 
 def recorded(reel: Reel) -> list[Recorded]:
     """Every device of every process that has something."""
-    from torchreel.analyze.memory.model.history import histories
+    from torchreel.reel.allocator_history import histories
 
     return [_recorded(history) for history in histories(reel)]
 
 
-def _recorded(history: BlockHistory) -> Recorded:
+def _recorded(history: AllocatorHistory) -> Recorded:
     peak = fragmentation = None
     if history.reserves:
         index = int(history.reserved.argmax())
@@ -49,7 +49,7 @@ def _recorded(history: BlockHistory) -> Recorded:
     )
 
 
-def _room(history: BlockHistory) -> int | None:
+def _room(history: AllocatorHistory) -> int | None:
     """What was reserved, and what the device still had, at the first request that failed."""
     free = next(((oom.position, oom.device_free) for oom in history.ooms if oom.device_free is not None), None)
     return None if free is None or not history.reserves else int(history.reserved[free[0]]) + free[1]
@@ -59,8 +59,8 @@ def source_line(reel: Reel, process: int, event: int) -> str | None:
     """The line of the source that made an event, if its stack was recorded."""
     import pyarrow.compute as pc
 
-    from torchreel.analyze.memory.model.columns import ints
     from torchreel.analyze.memory.model.stacks import stacks_of
+    from torchreel.reel.columns import ints
 
     allocs = reel.table("allocs", ["id", "stack"])
     row = allocs.filter(pc.and_(pc.equal(allocs["process"], process), pc.equal(allocs["id"], event)))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torchreel.errors import OptionError
 from torchreel.reel import Reel, load
+from torchreel.reel.allocator_history.actions import ALLOC, FREE
 from torchreel.reel.sizes import parse_size
-from torchreel.simulator.actions import ALLOC, FREE
 from torchreel.simulator.predict.cpu_run import CpuRun
 from torchreel.simulator.predict.gpu_only import GpuOnly, Rule, rules
 from torchreel.simulator.predict.gpu_sizes import resizings

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from torchreel.simulator.actions import SEGMENT_MAP, SEGMENT_UNMAP
-from torchreel.simulator.recorded.allocator_history import ACTION, POOL, UNKNOWN, AllocatorHistory, Ints
+from torchreel.reel.allocator_history.actions import SEGMENT_MAP, SEGMENT_UNMAP
+from torchreel.reel.columns import Ints
+from torchreel.simulator.recorded.recorded_history import ACTION, POOL, UNKNOWN, RecordedHistory
 from torchreel.simulator.rules import MOST_SMALL, SMALL_SEGMENT, round_size
 
 _LARGEST = 1 << 44  # more address space than any device's memory needs
@@ -73,7 +74,7 @@ class _Runs:
         return None
 
 
-def old_ranges(history: AllocatorHistory, events: Ints, old_blocks: Mapping[int, int]) -> list[Range]:
+def old_ranges(history: RecordedHistory, events: Ints, old_blocks: Mapping[int, int]) -> list[Range]:
     """The ranges that were there. Fills in the pools of the events, where the end tells them."""
     indices = np.flatnonzero(np.isin(events[:, ACTION], (SEGMENT_MAP, SEGMENT_UNMAP))).tolist()
     runs = _Runs()
@@ -95,7 +96,7 @@ def old_ranges(history: AllocatorHistory, events: Ints, old_blocks: Mapping[int,
     return _grouped(history, runs, [events[index].tolist() for index in indices])
 
 
-def _is_small(history: AllocatorHistory, address: int, size: int, old_blocks: Mapping[int, int]) -> bool:
+def _is_small(history: RecordedHistory, address: int, size: int, old_blocks: Mapping[int, int]) -> bool:
     """Whether memory that was unmapped was that of small blocks: by its pages, else by what lay in it."""
     if size % history.conf.large_segment_size:
         return True
@@ -103,7 +104,7 @@ def _is_small(history: AllocatorHistory, address: int, size: int, old_blocks: Ma
     return bool(inside) and max(round_size(history.conf, asked) for asked in inside) <= MOST_SMALL
 
 
-def _grouped(history: AllocatorHistory, runs: _Runs, maps: list[list[int]]) -> list[Range]:
+def _grouped(history: RecordedHistory, runs: _Runs, maps: list[list[int]]) -> list[Range]:
     """Runs of one kind with nothing of another kind between them lie in one range."""
     ranges: list[Range] = []
     native = {segment.address: None for segment in history.segments if not segment.expandable}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from torchreel.simulator.actions import (
+from torchreel.reel.allocator_history.actions import (
     ALLOC,
     EMPTY_CACHE,
     FREE,
@@ -13,31 +13,27 @@ from torchreel.simulator.actions import (
     OOM,
     PREEXISTING,
     RELEASE_POOL,
-    SEGMENT_ALLOC,
+    RELEASES,
+    RESERVES,
     SEGMENT_EVENTS,
     SEGMENT_FREE,
-    SEGMENT_MAP,
-    SEGMENT_UNMAP,
 )
-from torchreel.simulator.recorded.allocator_history import (
+from torchreel.reel.columns import Ints
+from torchreel.simulator.recorded.recorded_history import (
     ACTION,
     ADDRESS,
     POOL,
     SIZE,
     STREAM,
     UNKNOWN,
-    AllocatorHistory,
-    Ints,
+    RecordedHistory,
 )
 from torchreel.simulator.recorded.start import Start, rebuild
 from torchreel.simulator.request_trace import Columns, RequestTrace
 from torchreel.simulator.rules import MOST_SMALL, SMALL_SEGMENT, round_size, segment_size, version_of
 
-_RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
-_ACQUISITIONS = (SEGMENT_ALLOC, SEGMENT_MAP)
 
-
-def request_trace_of_history(history: AllocatorHistory) -> RequestTrace:
+def request_trace_of_history(history: RecordedHistory) -> RequestTrace:
     """What a recorded program did: its requests and frees, and where its user emptied the cache.
 
     A history that begins mid-run is preceded by the blocks that lived then, in the order of their addresses: how they
@@ -79,7 +75,7 @@ class _Pools:
 
 
 class _Replay:
-    def __init__(self, history: AllocatorHistory, start: Start, events: Ints) -> None:
+    def __init__(self, history: RecordedHistory, start: Start, events: Ints) -> None:
         self.history = history
         self.columns = Columns()
         self.actions, self.addresses, self.sizes, self.streams, self.pools = (
@@ -140,15 +136,15 @@ class _Replay:
         end = index
         while end < len(self.actions) and (self.actions[end] in SEGMENT_EVENTS or self.actions[end] == FREE_COMPLETED):
             end += 1
-        if any(self.actions[at] in _RELEASES for at in range(index, end)) and not self._made_room(index, end):
-            first = next(at for at in range(index, end) if self.actions[at] in _RELEASES)
+        if any(self.actions[at] in RELEASES for at in range(index, end)) and not self._made_room(index, end):
+            first = next(at for at in range(index, end) if self.actions[at] in RELEASES)
             for at in range(index, end):
                 self._release_pool(at)
             self.columns.add(EMPTY_CACHE, 0, 0, 0, 0, self.ids[first])
         for at in range(index, end):
             if self.actions[at] == FREE_COMPLETED:
                 self._add(FREE_COMPLETED, at)
-            elif self.actions[at] in _ACQUISITIONS:
+            elif self.actions[at] in RESERVES:
                 self.known_pools.add(self.addresses[at], self.pools[at])
                 self.reserved += self.sizes[at]
             else:
@@ -157,7 +153,7 @@ class _Replay:
 
     def _release_pool(self, at: int) -> None:
         """The first release of a private pool's memory says that nobody uses the pool any more."""
-        if self.actions[at] not in _RELEASES:
+        if self.actions[at] not in RELEASES:
             return
         pool = self._pool_of(at)
         if pool > 0 and pool not in self.released:
@@ -173,9 +169,9 @@ class _Replay:
         if end == len(self.actions) or self.actions[end] not in (ALLOC, OOM):
             return False
         late = self._completed_late(index, end)
-        releases = [at for at in range(index, end) if self.actions[at] in _RELEASES]
+        releases = [at for at in range(index, end) if self.actions[at] in RELEASES]
         if self.actions[end] == ALLOC:
-            taken = sum(self.sizes[at] for at in range(index, end) if self.actions[at] in _ACQUISITIONS)
+            taken = sum(self.sizes[at] for at in range(index, end) if self.actions[at] in RESERVES)
             if not taken and not self._overlaps(end, late):
                 return False
             if self._had_room(taken, self.sizes[end]) and not self._may_be_garbage(releases):
@@ -216,7 +212,7 @@ class _Replay:
 
     def _pool_of_request(self, index: int, end: int) -> int:
         """That of the memory which was taken for it; else that in which it lies."""
-        taken = (self.pools[at] for at in range(index, end) if self.actions[at] in _ACQUISITIONS)
+        taken = (self.pools[at] for at in range(index, end) if self.actions[at] in RESERVES)
         known = (pool for pool in (self.pools[end], *taken) if pool != UNKNOWN)
         return next(known, 0 if self.actions[end] == OOM else self._pool_of(end))
 

@@ -13,16 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from torchreel.simulator.actions import (
-    ALLOC,
-    FREE,
-    FREE_COMPLETED,
-    FREE_REQUESTED,
-    SEGMENT_ALLOC,
-    SEGMENT_FREE,
-)
-from torchreel.simulator.recorded.allocator_history import ACTION, ADDRESS, POOL, SIZE, UNKNOWN, AllocatorHistory, Ints
+from torchreel.reel.allocator_history.actions import FREE_COMPLETED, FREES_BLOCK, SEGMENT_ALLOC, SEGMENT_FREE
+from torchreel.reel.allocator_history.blocks import OLD, lives
+from torchreel.reel.columns import Ints
 from torchreel.simulator.recorded.ranges import Range, old_ranges
+from torchreel.simulator.recorded.recorded_history import ACTION, ADDRESS, POOL, SIZE, UNKNOWN, RecordedHistory
 from torchreel.simulator.rules import LEAST_BLOCK, MOST_SMALL, SMALL_SEGMENT, round_size
 
 
@@ -75,7 +70,7 @@ def _matrix(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
     return np.array(rows, np.int64).reshape(len(rows), width)
 
 
-def rebuild(history: AllocatorHistory) -> tuple[Start, Ints]:
+def rebuild(history: RecordedHistory) -> tuple[Start, Ints]:
     """The start, and the events with the pools of segments filled in where the end tells them."""
     events = history.events.copy()
     blocks = _old_blocks(history)
@@ -95,35 +90,27 @@ def rebuild(history: AllocatorHistory) -> tuple[Start, Ints]:
     return start, events
 
 
-def _old_blocks(history: AllocatorHistory) -> list[Block]:
-    """The blocks that lived when the history began."""
-    young: set[int] = set()
-    pending: set[int] = set()
+def _old_blocks(history: RecordedHistory) -> list[Block]:
+    """The blocks that lived when the history began; also those whose alloc it lost."""
+    action, address, size = (history.events[:, column] for column in (ACTION, ADDRESS, SIZE))
+    found = lives(action, address)
+    after_a_free = (found.start == OLD) | np.isin(action[found.start], FREES_BLOCK)
     old: dict[int, Block] = {}
-    columns = (history.events[:, column].tolist() for column in (ACTION, ADDRESS, SIZE))
-    for action, address, size in zip(*columns, strict=True):
-        if action == ALLOC:
-            young.add(address)
-        elif action in (FREE_REQUESTED, FREE, FREE_COMPLETED):
-            if address in young:
-                if action != FREE_REQUESTED:
-                    young.discard(address)
-            elif action == FREE_COMPLETED and address in pending:
-                pending.discard(address)
-            elif address not in old:
-                old[address] = Block(address, 0, size, pending=action == FREE_COMPLETED, exact=False)
-                if action == FREE_REQUESTED:
-                    pending.add(address)
-    found = list(old.values())
-    for block in history.blocks:
-        if block.address not in young and block.address not in pending and block.address not in old:
-            found.append(Block(block.address, block.size, block.requested, block.pending))
-        elif block.address in pending:  # its size is known after all
+    for life in np.flatnonzero(~found.made & after_a_free).tolist():
+        at, row = int(found.address[life]), found.first[life]
+        if at not in old:
+            old[at] = Block(at, 0, int(size[row]), pending=bool(action[row] == FREE_COMPLETED), exact=False)
+    last = found.last_at(np.array([block.address for block in history.blocks], np.int64))
+    only_final = []
+    for block, life, lives_on in zip(history.blocks, last.tolist(), found.goes_on(last).tolist(), strict=True):
+        if not lives_on and block.address not in old:
+            only_final.append(Block(block.address, block.size, block.requested, block.pending))
+        elif lives_on and not found.made[life] and block.address in old:  # its size is known after all
             old[block.address].size, old[block.address].exact = block.size, True
-    return found
+    return [*old.values(), *only_final]
 
 
-def _old_segments(history: AllocatorHistory, events: Ints) -> dict[int, tuple[int, int, int, bool]]:
+def _old_segments(history: RecordedHistory, events: Ints) -> dict[int, tuple[int, int, int, bool]]:
     """Size, stream, pool and kind of the segments that were there, expandable ones apart, by their address."""
     native = {
         segment.address: (segment.size, segment.stream, segment.pool, segment.small)
@@ -141,7 +128,7 @@ def _old_segments(history: AllocatorHistory, events: Ints) -> dict[int, tuple[in
     return {address: (size, stream, max(pool, 0), small) for address, (size, stream, pool, small) in native.items()}
 
 
-def _flags(history: AllocatorHistory) -> dict[int, set[str]]:
+def _flags(history: RecordedHistory) -> dict[int, set[str]]:
     """What the end tells of private pools: blocks are handed out whole, memory is not expandable though all else is."""
     flags: dict[int, set[str]] = {}
     starts = [segment.address for segment in history.segments]
@@ -159,7 +146,7 @@ def _flags(history: AllocatorHistory) -> dict[int, set[str]]:
     return flags
 
 
-def _clip(start: Start, ranges: list[Range], history: AllocatorHistory) -> None:
+def _clip(start: Start, ranges: list[Range], history: RecordedHistory) -> None:
     """Address spaces do not overlap, and all are of about the same size: the closest neighbours bound it."""
     if history.total:
         start.range_bytes = history.total + history.total // 8
@@ -181,7 +168,7 @@ def _clip(start: Start, ranges: list[Range], history: AllocatorHistory) -> None:
             segment.size = min(segment.size, size)
 
 
-def _size_blocks(start: Start, history: AllocatorHistory) -> None:
+def _size_blocks(start: Start, history: RecordedHistory) -> None:
     """Sizes of the blocks of which only the request is known."""
     bases = [segment.base for segment in start.segments]
     runs = [address for address, _ in start.mapped]
@@ -204,7 +191,7 @@ def _size_blocks(start: Start, history: AllocatorHistory) -> None:
 
 
 def _fit(
-    block: Block, size: int, gap: int, segment: Segment, history: AllocatorHistory, flags: dict[int, set[str]]
+    block: Block, size: int, gap: int, segment: Segment, history: RecordedHistory, flags: dict[int, set[str]]
 ) -> None:
     """A block's size within the gap up to the next one: in the large pool it may have more than was asked for.
 

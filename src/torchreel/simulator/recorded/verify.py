@@ -18,8 +18,9 @@ from torchreel import _simulator
 from torchreel.errors import OptionError
 from torchreel.ingest import open_source
 from torchreel.reel import Reel
-from torchreel.simulator.actions import ACTIONS, SEGMENT_ALLOC, SEGMENT_MAP
-from torchreel.simulator.recorded.allocator_history import ACTION, POOL, UNKNOWN, AllocatorHistory, Ints, histories
+from torchreel.reel.allocator_history.actions import ACTIONS, SEGMENT_ALLOC, SEGMENT_MAP
+from torchreel.reel.columns import Ints
+from torchreel.simulator.recorded.recorded_history import ACTION, POOL, UNKNOWN, RecordedHistory, recorded_histories
 from torchreel.simulator.recorded.start import Start, rebuild
 from torchreel.simulator.rules import ADDRESS, BLOCK, ORDERS, SEGMENT, native_rules, order_of, version_of
 from torchreel.simulator.source import named
@@ -107,7 +108,7 @@ def verify(source: str | os.PathLike[str] | Reel) -> Verification:
 
 
 def _verified(reel: Reel) -> dict[str, DeviceVerification]:
-    found = [one for one in histories(reel) if one.device != "cpu" and (len(one.events) or one.segments)]
+    found = [one for one in recorded_histories(reel) if one.device != "cpu" and (len(one.events) or one.segments)]
     if not found:
         raise OptionError(
             f"{reel.path} holds nothing of a CUDA allocator that could be verified: give a memory snapshot that "
@@ -116,7 +117,7 @@ def _verified(reel: Reel) -> dict[str, DeviceVerification]:
     return {name: verify_history(history) for name, history in named(found)}
 
 
-def verify_history(history: AllocatorHistory) -> DeviceVerification:
+def verify_history(history: RecordedHistory) -> DeviceVerification:
     """Verify one device. Where a file leaves the version of torch open, the one that fits best is taken."""
     starts = _starts(history)
     attempts = []
@@ -130,7 +131,7 @@ def verify_history(history: AllocatorHistory) -> DeviceVerification:
     return _described(history, best, len({attempt.order for attempt in attempts}))
 
 
-def _starts(history: AllocatorHistory) -> list[tuple[Start, Ints]]:
+def _starts(history: RecordedHistory) -> list[tuple[Start, Ints]]:
     """The starts, each with its events, that a history may have had.
 
     Before torch 2.12 events do not name their pool, and the end tells that of a segment only if it is there then. Of
@@ -146,7 +147,7 @@ def _starts(history: AllocatorHistory) -> list[tuple[Start, Ints]]:
     return [(start, events), rebuild(replace(history, events=events_of_default))]
 
 
-def _orders(history: AllocatorHistory) -> list[int]:
+def _orders(history: RecordedHistory) -> list[int]:
     """The orders of free blocks that may have ruled, the most likely first."""
     if history.torch_version is not None:
         first = order_of(version_of(history.torch_version))
@@ -159,7 +160,7 @@ def _orders(history: AllocatorHistory) -> list[int]:
 class _Attempt:
     """One order of free blocks, tried: strictly, and then with what the history tells of its start."""
 
-    def __init__(self, history: AllocatorHistory, start: Start, events: Ints, order: int) -> None:
+    def __init__(self, history: RecordedHistory, start: Start, events: Ints, order: int) -> None:
         self.history = history
         self.events = events
         self.order = order
@@ -262,7 +263,7 @@ def sorted_ranks(count: int, ties: list[tuple[int, int]]) -> list[int]:
     return ranks
 
 
-def _described(history: AllocatorHistory, attempt: _Attempt, orders: int) -> DeviceVerification:
+def _described(history: RecordedHistory, attempt: _Attempt, orders: int) -> DeviceVerification:
     result = attempt.result
     notes = []
     kind = "none" if not history.has_events else "complete" if attempt.start.is_empty else "mid-run"
@@ -289,7 +290,7 @@ def _score(score: dict[str, int]) -> Score:
     return Score(max(score["matched"] - score["extra"], 0), score["total"])
 
 
-def _mismatch(history: AllocatorHistory, found: tuple[int, ...] | None) -> Mismatch | None:
+def _mismatch(history: RecordedHistory, found: tuple[int, ...] | None) -> Mismatch | None:
     if found is None:
         return None
     event, *both = found

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.categories import CATEGORIES
-from torchreel.analyze.memory.model.columns import NOTHING
 from torchreel.errors import OptionError
+from torchreel.reel.allocator_history import OLD
+from torchreel.reel.columns import NOTHING
 from torchreel.web.device_view import DeviceView, Ints, view_of
 from torchreel.web.query import Query
 from torchreel.web.viewed_reel import ViewedReel

@@ -8,8 +8,8 @@ import numpy as np
 
 from torchreel.analyze.memory import bands, blocks_in_view, changes, holders
 from torchreel.analyze.memory.bands import tops
-from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.device import OLDER
+from torchreel.reel.allocator_history import OLD
 from torchreel.web.device_view import DeviceView, Ints, view_of, views_of
 from torchreel.web.query import Query
 from torchreel.web.questions.blocks import origin_of

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from torchreel.analyze.memory import allocator_state
-from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.segments import FREE, KINDS, PENDING, STATES, AllocatorState, has_address, usage
+from torchreel.reel.allocator_history import OLD
 from torchreel.web.device_view import DeviceView, Ints, view_of, views_of
 from torchreel.web.query import Query
 from torchreel.web.questions.blocks import rows_of_blocks

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchreel.errors import OptionError
 from torchreel.simulator import simulate as simulated_run
-from torchreel.simulator.recorded.allocator_history import histories
+from torchreel.simulator.recorded.recorded_history import recorded_histories
 from torchreel.simulator.request_trace import RequestTraces
 from torchreel.simulator.simulate import DeviceSimulation
 from torchreel.simulator.source import named, request_traces
@@ -65,7 +65,7 @@ def _traces(viewed: ViewedReel) -> RequestTraces:
 def _name(viewed: ViewedReel, view: DeviceView) -> str:
     """How the simulator calls this device of this process."""
     history = view.memory.history
-    for name, other in named(histories(viewed.reel)):
+    for name, other in named(recorded_histories(viewed.reel)):
         if other.process == history.process and other.device == history.device:
             return name
     return history.device

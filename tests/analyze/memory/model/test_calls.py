@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchreel.analyze.memory.model.calls import Calls
-from torchreel.analyze.memory.model.columns import NOTHING
+from torchreel.reel.columns import NOTHING
 
 # For each call whether it is chosen, and how far back the call around it is.
 TREES = st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=1, max_size=60)

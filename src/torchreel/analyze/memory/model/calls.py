@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, ints, rows_of, texts
 from torchreel.reel import Reel
+from torchreel.reel.columns import NOTHING, Ints, Mask, ints, rows_of, texts
 
 _COLUMNS = ["id", "parent", "thread", "name", "kind", "start_ns", "dur_ns", "seq", "fwd", "module", "stack"]
 # Every round doubles the distance climbed: more than the deepest stack of calls there can be.

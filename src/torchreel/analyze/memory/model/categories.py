@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchreel.analyze.memory.model.blocks import OLD
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, translate
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.phases import (
     BACKWARD,
     CONSTRUCTION,
@@ -24,6 +21,8 @@ from torchreel.analyze.memory.model.phases import (
     Phases,
 )
 from torchreel.analyze.memory.model.steps import Steps
+from torchreel.reel.allocator_history import OLD, AllocatorHistory
+from torchreel.reel.columns import NOTHING, Ints, Mask, translate
 
 CATEGORIES = ("parameter", "gradient", "optimizer_state", "activation", "input", "temporary", "unknown")
 PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, INPUT, TEMPORARY, UNKNOWN = range(len(CATEGORIES))
@@ -31,7 +30,7 @@ PARAMETER, GRADIENT, OPTIMIZER_STATE, ACTIVATION, INPUT, TEMPORARY, UNKNOWN = ra
 _SHORT = 2  # of steps, or of passes: what lives longer is not the input of one of them
 
 
-def categories(history: BlockHistory, phases: Phases, steps: Steps) -> Ints:
+def categories(history: AllocatorHistory, phases: Phases, steps: Steps) -> Ints:
     """The category of each block, as a number of CATEGORIES."""
     blocks, count = history.blocks, history.events
     forward = _next(phases.forward_starts, blocks.start, count)
@@ -79,7 +78,7 @@ def _after(starts: Ints, positions: Ints) -> Mask:
     return np.searchsorted(starts, positions, side="right") > 0
 
 
-def _short(history: BlockHistory, phases: Phases, steps: Steps) -> Mask:
+def _short(history: AllocatorHistory, phases: Phases, steps: Steps) -> Mask:
     """Whether each block lives in few steps only, or in few passes where there are no steps."""
     blocks = history.blocks
     if len(steps):

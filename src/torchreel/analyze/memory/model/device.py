@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.categories import CATEGORIES, categories
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, rows_of
-from torchreel.analyze.memory.model.history import BlockHistory, histories
 from torchreel.analyze.memory.model.phases import BACKWARD, Phases
 from torchreel.analyze.memory.model.phases_by_calls import phases_by_calls
 from torchreel.analyze.memory.model.phases_by_stacks import phases_by_stacks, phases_of_blocks
@@ -20,6 +17,8 @@ from torchreel.analyze.memory.model.stacks import Line
 from torchreel.analyze.memory.model.steps import Steps, steps
 from torchreel.errors import OptionError
 from torchreel.reel import Reel
+from torchreel.reel.allocator_history import OLD, AllocatorHistory, histories
+from torchreel.reel.columns import NOTHING, Ints, rows_of
 
 GROUPS = ("stack", "module", "op", "category")
 
@@ -40,7 +39,7 @@ class DeviceMemory:
     """Questions about memory are asked of this."""
 
     run: Run
-    history: BlockHistory
+    history: AllocatorHistory
 
     @functools.cached_property
     def phases(self) -> Phases:
@@ -158,5 +157,5 @@ def device_memories(reel: Reel) -> list[DeviceMemory]:
     return sorted(found, key=lambda memory: (-_greatest(memory.history), memory.history.process, memory.history.device))
 
 
-def _greatest(history: BlockHistory) -> int:
+def _greatest(history: AllocatorHistory) -> int:
     return max(int(history.allocated.max()), int(history.reserved.max()))

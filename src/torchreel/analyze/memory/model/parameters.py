@@ -10,15 +10,14 @@ import re
 
 import numpy as np
 
-from torchreel.analyze.memory.model.blocks import OLD
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.run import Run
+from torchreel.reel.allocator_history import OLD, AllocatorHistory
+from torchreel.reel.columns import NOTHING, Ints, Mask
 
 _PARAMETER_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]parameter\.py$")
 
 
-def became_parameters(run: Run, history: BlockHistory) -> Mask:
+def became_parameters(run: Run, history: AllocatorHistory) -> Mask:
     """Whether each block was made a parameter as soon as it was there."""
     blocks = history.blocks
     result = np.zeros(len(blocks), bool)

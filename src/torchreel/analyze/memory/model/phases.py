@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchreel.analyze.memory.model.columns import Ints
+from torchreel.reel.columns import Ints
 
 # A module's construction, the moving of its parameters, an optimizer's preparation, the loading of data ... Recomputing
 # is forward within backward. Aside is what belongs to none: workspaces of libraries, buffers of modules.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchreel.analyze.memory.model.blocks import OLD
 from torchreel.analyze.memory.model.calls import Calls
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, rows_of
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.parameters import became_parameters
 from torchreel.analyze.memory.model.phases import (
     ASIDE,
@@ -22,9 +19,11 @@ from torchreel.analyze.memory.model.phases import (
     Phases,
 )
 from torchreel.analyze.memory.model.run import Run
+from torchreel.reel.allocator_history import OLD, AllocatorHistory
+from torchreel.reel.columns import NOTHING, Ints, rows_of
 
 
-def phases_by_calls(run: Run, history: BlockHistory, by_stack: Ints) -> Phases:
+def phases_by_calls(run: Run, history: AllocatorHistory, by_stack: Ints) -> Phases:
     """The phases of a history whose events know their calls; `by_stack` has what stacks tell of each block."""
     calls = run.calls
     blocks = history.blocks

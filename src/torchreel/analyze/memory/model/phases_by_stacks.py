@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchreel.analyze.memory.model.blocks import OLD
-from torchreel.analyze.memory.model.columns import Ints, Mask, ints, texts
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.phases import ASIDE, BACKWARD, FORWARD, OTHER, RECOMPUTE, Phases
 from torchreel.analyze.memory.model.run import Run
 from torchreel.analyze.memory.model.stack_phases import phase_of_stacks
+from torchreel.reel.allocator_history import OLD, AllocatorHistory
+from torchreel.reel.columns import Ints, Mask, ints, texts
 
 
-def phases_by_stacks(run: Run, history: BlockHistory, phase: Ints) -> Phases:
+def phases_by_stacks(run: Run, history: AllocatorHistory, phase: Ints) -> Phases:
     """The phases of a history without calls; `phase` is that of each block."""
     blocks, count = history.blocks, history.events
     order = np.argsort(blocks.start, kind="stable")
@@ -53,7 +52,7 @@ def _forward_begins(stack: Ints, kind: Ints, changes: Mask) -> Ints:
     return np.flatnonzero((kind == FORWARD) & (stack == stack[first]))
 
 
-def _annotated(run: Run, history: BlockHistory) -> Ints:
+def _annotated(run: Run, history: AllocatorHistory) -> Ints:
     """Positions at which the optimizer was called, or had done."""
     if not history.has_times:
         return np.zeros(0, np.int64)
@@ -62,7 +61,7 @@ def _annotated(run: Run, history: BlockHistory) -> Ints:
     return history.positions(ints(run.annotations, "time_ns")[chosen])
 
 
-def phases_of_blocks(run: Run, history: BlockHistory) -> Ints:
+def phases_of_blocks(run: Run, history: AllocatorHistory) -> Ints:
     """The phase of each block by the frames of its stack alone."""
     stacks = run.stacks
     row = stacks.rows(history.blocks.stack)

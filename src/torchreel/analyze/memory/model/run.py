@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel.analyze.memory.model.calls import Calls, calls_of
-from torchreel.analyze.memory.model.columns import Ints, ints, rows_of
 from torchreel.analyze.memory.model.stacks import Stacks, stacks_of
 from torchreel.reel import Reel
+from torchreel.reel.columns import Ints, ints, rows_of
 
 
 @dataclass(frozen=True)

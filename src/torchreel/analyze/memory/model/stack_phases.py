@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from torchreel.analyze.memory.model.columns import Ints, Mask
 from torchreel.analyze.memory.model.phases import (
     ASIDE,
     BACKWARD,
@@ -21,6 +20,7 @@ from torchreel.analyze.memory.model.phases import (
 )
 from torchreel.analyze.memory.model.stacks import ENGINE, Stacks
 from torchreel.analyze.source.frames import NATIVE, Frame
+from torchreel.reel.columns import Ints, Mask
 
 _MODULE_FILE = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
 _MODULES = re.compile(r"[/\\]torch[/\\]nn[/\\]modules[/\\]")

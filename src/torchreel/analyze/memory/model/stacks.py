@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, ints, rows_of, texts
 from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, Frame, frame_of
 from torchreel.reel import Reel
+from torchreel.reel.columns import NOTHING, Ints, Mask, ints, rows_of, texts
 
 _OPERATOR = re.compile(r"\bat::_ops::(\w+)::")
 _OVERLOAD = re.compile(r"(_[A-Z]\w*|_out|_dim|_int|_dim_\w+|_memory_format|_generator|_names|_dtype\w*)$")

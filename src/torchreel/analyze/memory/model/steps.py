@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchreel.analyze.memory.model.columns import NOTHING, Ints, Mask, ints, texts
-from torchreel.analyze.memory.model.history import BlockHistory
 from torchreel.analyze.memory.model.run import Run
+from torchreel.reel.allocator_history import AllocatorHistory
+from torchreel.reel.columns import NOTHING, Ints, Mask, ints, texts
 
 _FEWEST = 3  # fewer recurrences are no rhythm
 _NAME = re.compile(r"step|iter|batch", re.IGNORECASE)
@@ -41,7 +41,7 @@ class Steps:
         return self.first + np.searchsorted(self.ends, positions, side="right")
 
 
-def steps(run: Run, history: BlockHistory) -> Steps:
+def steps(run: Run, history: AllocatorHistory) -> Steps:
     """The steps of a history; none if nothing tells them."""
     if history.has_times:
         for source in (_recorded, _annotated, _ranges, _modules):
@@ -51,12 +51,12 @@ def steps(run: Run, history: BlockHistory) -> Steps:
     return Steps(np.zeros(0, np.int64), 0, "")
 
 
-def _positions(history: BlockHistory, times: Ints) -> Ints:
+def _positions(history: AllocatorHistory, times: Ints) -> Ints:
     """The last event before each time, in order of time."""
     return np.sort(np.searchsorted(history.times, times, side="left"))
 
 
-def _recorded(run: Run, history: BlockHistory) -> Steps | None:
+def _recorded(run: Run, history: AllocatorHistory) -> Steps | None:
     """The last one ends with the recording, in the middle of what it would have been: it is left out."""
     table = run.steps
     if table.num_rows < _FEWEST:
@@ -65,7 +65,7 @@ def _recorded(run: Run, history: BlockHistory) -> Steps | None:
     return Steps(_positions(history, ends), int(ints(table, "step")[0]), "")
 
 
-def _annotated(run: Run, history: BlockHistory) -> Steps | None:
+def _annotated(run: Run, history: AllocatorHistory) -> Steps | None:
     table = run.annotations
     names, words = texts(table, "name")
     stages, stage_words = texts(table, "stage")
@@ -77,7 +77,7 @@ def _annotated(run: Run, history: BlockHistory) -> Steps | None:
     return Steps(_positions(history, times), 0, f"ends of {words[chosen]}")
 
 
-def _ranges(run: Run, history: BlockHistory) -> Steps | None:
+def _ranges(run: Run, history: AllocatorHistory) -> Steps | None:
     calls = run.calls
     ranges = calls.of_kind("range")
     chosen = _recurring(calls.name[ranges], calls.names)
@@ -97,7 +97,7 @@ def _recurring(names: Ints, words: list[str]) -> int | None:
     return None
 
 
-def _modules(run: Run, history: BlockHistory) -> Steps | None:
+def _modules(run: Run, history: AllocatorHistory) -> Steps | None:
     """Calls of the outermost module that is called most."""
     calls = run.calls
     modules: Mask = calls.of_kind("module")

@@ -1,4 +1,4 @@
-"""What a reel or a snapshot holds of one device's allocator, as numbers: events, and the state at the end."""
+"""RecordedHistory: an allocator's history as the simulator takes it: events as numbers, pools, settings, the end."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from torchreel.reel import Reel
-from torchreel.simulator.actions import (
-    CODES,
+from torchreel.reel.allocator_history import AllocatorHistory, histories, histories_of
+from torchreel.reel.allocator_history.actions import (
+    ALLOC,
     FREE,
     FREE_COMPLETED,
     FREE_REQUESTED,
     OOM,
     OTHER,
-    SEGMENT_ALLOC,
-    SEGMENT_EVENTS,
+    PREEXISTING,
     SEGMENT_MAP,
 )
+from torchreel.reel.allocator_history.history import reserved_changes, reserved_levels
+from torchreel.reel.columns import Ints, ints, texts
 from torchreel.simulator.conf import Conf
 from torchreel.simulator.rules import MOST_BYTES
 
-Ints = npt.NDArray[np.int64]
-
-ACTION, ADDRESS, SIZE, STREAM, POOL = range(5)  # columns of AllocatorHistory.events
+ACTION, ADDRESS, SIZE, STREAM, POOL = range(5)  # columns of RecordedHistory.events
 UNKNOWN = -1
+_MORE_COLUMNS = ("stream", "alloc", "pool", "compile_context", "metadata")
 _HIGHEST = 1 << 62  # no address is above: what a damaged file holds there is left out
 _PENDING = ("active_pending_free", "active_awaiting_free")
 
@@ -55,7 +55,10 @@ class FinalBlock:
 
 
 @dataclass(frozen=True)
-class AllocatorHistory:
+class RecordedHistory:
+    """An AllocatorHistory as the simulator reads it. What a damaged file cannot mean is left out."""
+
+    process: int
     device: str
     events: Ints
     """One row per event: action, address, size, stream, and index of the pool (-1: not known)."""
@@ -74,77 +77,56 @@ class AllocatorHistory:
     """Between which versions the file was written, by what it holds."""
     total: int | None
     fraction: float | None
-    process: int = 0
 
     @property
     def has_events(self) -> bool:
         """Whether there is more of a history than the one event that PyTorch always keeps."""
-        return len(self.events) > 1 and bool(np.any(self.events[:, ACTION] == CODES["alloc"]))
+        return len(self.events) > 1 and bool(np.any(self.events[:, ACTION] == ALLOC))
 
     def peak_reserved(self) -> int:
         """The most bytes that were ever reserved, by the segment events and the end alone."""
-        rows = self.events[np.isin(self.events[:, ACTION], SEGMENT_EVENTS)]
-        grows = np.isin(rows[:, ACTION], (SEGMENT_ALLOC, SEGMENT_MAP))
-        changes = np.where(grows, rows[:, SIZE], -rows[:, SIZE])
-        before = sum(segment.size for segment in self.segments) - int(changes.sum())
-        return before + max(0, int(np.cumsum(changes).max(initial=0)))
+        changes = reserved_changes(self.events[:, ACTION], self.events[:, SIZE])
+        return sum(segment.size for segment in self.segments) + int(reserved_levels(changes, 0).max())
 
     def count(self, *actions: int) -> int:
         return int(np.isin(self.events[:, ACTION], actions).sum())
 
 
-def histories(reel: Reel) -> list[AllocatorHistory]:
+def recorded_histories(reel: Reel) -> list[RecordedHistory]:
     """One for each device of each process that has events or a state."""
-    tables = {name: reel.table(name) for name in ("allocs", "segments", "blocks", "devices", "settings", "processes")}
-    found = []
-    for process in (part.index for part in reel.parts):
-        parts = {name: table.filter(pc.equal(table["process"], process)) for name, table in tables.items()}
-        found.extend(histories_of(parts, process))
-    return found
+    settings = reel.table("settings")
+    return [
+        _recorded(history, _settings(settings.filter(pc.equal(settings["process"], history.process))))
+        for history in histories(reel, _MORE_COLUMNS)
+        if history.device
+    ]
 
 
-def histories_of(tables: dict[str, pa.Table], process: int = 0) -> list[AllocatorHistory]:
+def recorded_histories_of(tables: dict[str, pa.Table]) -> list[RecordedHistory]:
     """One for each device in the tables of one process."""
-    names: dict[str, None] = {}
-    for table in ("devices", "allocs", "segments"):
-        names.update(dict.fromkeys(pc.unique(tables[table]["device"]).to_pylist()))
     settings = _settings(tables["settings"])
-    row = tables["processes"].to_pylist()
-    version = row[0]["torch_version"] if row else None
-    found = []
-    for device in sorted(name for name in names if name is not None):
-        of_device = {
-            name: tables[name].filter(pc.equal(tables[name]["device"], device))
-            for name in ("allocs", "segments", "blocks", "devices")
-        }
-        found.append(_of_device(device, of_device, settings, version, process))
-    return found
+    return [_recorded(history, settings) for history in histories_of(tables) if history.device]
 
 
-def _of_device(
-    device: str, tables: dict[str, pa.Table], settings: dict[str, Any], version: str | None, process: int
-) -> AllocatorHistory:
-    allocs, segments = tables["allocs"].sort_by("id"), tables["segments"]
+def _recorded(history: AllocatorHistory, settings: dict[str, Any]) -> RecordedHistory:
     pools = _Pools()
-    events = _events(allocs, pools)
-    known = tables["devices"].to_pylist()
-    final = _segments(segments, pools)
-    expandable = any(segment.expandable for segment in final) or CODES["segment_map"] in events[:, ACTION]
-    conf = Conf.from_settings(settings) if settings else Conf(expandable_segments=expandable)
-    return AllocatorHistory(
-        device=device,
+    events = _events(history, pools)
+    final = _segments(history.segment_rows, pools)
+    expandable = any(segment.expandable for segment in final) or SEGMENT_MAP in events[:, ACTION]
+    return RecordedHistory(
+        process=history.process,
+        device=history.device,
         events=events,
-        ids=_numbers(allocs["id"]),
-        makers=_makers(allocs),
+        ids=ints(history.event_rows, "id"),
+        makers=_makers(history),
         segments=final,
-        blocks=_blocks(tables["blocks"]),
+        blocks=_blocks(history.final),
         pools=pools.ids,
-        conf=conf,
-        torch_version=version,
-        dated=_dated(allocs, bool(settings), "graph_capture_record_stream_reuse" in settings),
-        total=known[0]["total"] if known else None,
-        fraction=known[0]["fraction"] if known else None,
-        process=process,
+        conf=Conf.from_settings(settings) if settings else Conf(expandable_segments=expandable),
+        torch_version=history.process_row.get("torch_version"),
+        dated=_dated(history.event_rows, bool(settings), "graph_capture_record_stream_reuse" in settings),
+        total=history.device_row.get("total"),
+        fraction=history.device_row.get("fraction"),
     )
 
 
@@ -153,7 +135,7 @@ class _Pools:
 
     def __init__(self) -> None:
         self.ids = [(0, 0)]
-        self._indices: dict[str | None, int] = {"0,0": 0, None: UNKNOWN}
+        self._indices: dict[str | None, int] = {"0,0": 0, None: UNKNOWN, "": UNKNOWN}
 
     def index(self, text: str | None) -> int:
         if text not in self._indices:
@@ -162,41 +144,25 @@ class _Pools:
             self.ids.append((int(first), int(second)))
         return self._indices[text]
 
-    def column(self, values: pa.ChunkedArray) -> Ints:
-        if values.null_count == len(values):
-            return np.full(len(values), UNKNOWN, np.int64)
-        encoded = pa.chunked_array(values).unify_dictionaries().combine_chunks()
-        indices = np.array([self.index(text) for text in [*encoded.dictionary.to_pylist(), None]], np.int64)
-        result: Ints = indices[encoded.indices.fill_null(len(indices) - 1).to_numpy()]
-        return result
+    def column(self, allocs: pa.Table) -> Ints:
+        codes, names = texts(allocs, "pool")
+        indices = np.array([*(self.index(name) for name in names), UNKNOWN], np.int64)
+        return indices[codes]
 
 
-def _numbers(column: pa.ChunkedArray, missing: int = 0) -> Ints:
-    numbers: Ints = pc.fill_null(column, missing).to_numpy().astype(np.int64)
-    return numbers
+def _makers(history: AllocatorHistory) -> Ints:
+    makes = np.isin(history.action, (ALLOC, PREEXISTING, OOM))
+    return np.where(makes, ints(history.event_rows, "id"), ints(history.event_rows, "alloc"))
 
 
-def _codes(column: pa.ChunkedArray) -> Ints:
-    encoded = column.unify_dictionaries().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = pa.concat_arrays(encoded.chunks) if encoded.num_chunks else pa.array([], column.type)
-    codes = np.array([CODES.get(name, OTHER) for name in [*encoded.dictionary.to_pylist(), None]], np.int64)
-    result: Ints = codes[encoded.indices.fill_null(len(codes) - 1).to_numpy()]
-    return result
-
-
-def _makers(allocs: pa.Table) -> Ints:
-    makes = pc.is_in(allocs["action"].cast(pa.string()), pa.array(["alloc", "preexisting", "oom"]))
-    return _numbers(pc.if_else(makes, allocs["id"], allocs["alloc"]), -1)
-
-
-def _events(allocs: pa.Table, pools: _Pools) -> Ints:
+def _events(history: AllocatorHistory, pools: _Pools) -> Ints:
+    allocs = history.event_rows
     events = np.empty((allocs.num_rows, 5), np.int64)
-    events[:, ACTION] = _codes(allocs["action"])
-    events[:, ADDRESS] = _numbers(allocs["addr"])
-    events[:, SIZE] = _numbers(allocs["size"])
-    events[:, STREAM] = _numbers(allocs["stream"])
-    events[:, POOL] = pools.column(allocs["pool"])
+    events[:, ACTION] = history.action
+    events[:, ADDRESS] = ints(allocs, "addr", 0)
+    events[:, SIZE] = ints(allocs, "size", 0)
+    events[:, STREAM] = ints(allocs, "stream", 0)
+    events[:, POOL] = pools.column(allocs)
     wrong = (events[:, ADDRESS] < 0) | (events[:, ADDRESS] > _HIGHEST)
     wrong |= (events[:, SIZE] < 0) | (events[:, SIZE] > MOST_BYTES)
     wrong |= np.asarray(pc.is_null(allocs["addr"])) & (events[:, ACTION] != OOM)

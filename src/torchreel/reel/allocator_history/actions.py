@@ -1,4 +1,4 @@
-"""The actions of an allocator's history as the native model numbers them."""
+"""The actions of an allocator's history, as numbers. The native model of the simulator numbers them alike."""
 
 from __future__ import annotations
 
@@ -20,4 +20,8 @@ ACTIONS = (
 CODES = {name: code for code, name in enumerate(ACTIONS)}
 ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, OOM = range(8)
 FREE, EMPTY_CACHE, RELEASE_POOL, PREEXISTING, OTHER = range(8, 13)
-SEGMENT_EVENTS = (SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP)
+MAKES_BLOCK = (ALLOC, PREEXISTING)
+FREES_BLOCK = (FREE, FREE_COMPLETED)
+RESERVES = (SEGMENT_ALLOC, SEGMENT_MAP)
+RELEASES = (SEGMENT_FREE, SEGMENT_UNMAP)
+SEGMENT_EVENTS = (*RESERVES, *RELEASES)
