@@ -14,7 +14,7 @@ from tests.private_names import private_uses
 
 SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
-# What each room may import of ours, besides itself, errors, the version and _collector.
+# What each room may import of ours, besides itself, errors, the version, _collector and _units.
 ALLOWED = {
     "": {"reel", "analyze", "record", "allocator", "memory", "tape", "graphs", "edge"},
     "_cpython": set(),
@@ -99,10 +99,10 @@ def imported(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_follow_the_data(path: Path) -> None:
     room = room_of(path)
-    if room in ("errors", "_version", "_collector"):
+    if room in ("errors", "_version", "_collector", "_units"):
         allowed: set[str] = set()
     else:
-        allowed = ALLOWED[room] | {room, "errors", "_version", "__version__", "_collector"}
+        allowed = ALLOWED[room] | {room, "errors", "_version", "__version__", "_collector", "_units"}
     for module in imported(path):
         if module == "torch" or module.startswith("torch."):
             doctor = path.name == "doctor.py" and room == "cli"

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.export_formats import EVERY_FORMAT, needs_page
 from tests.program.small import small_program
-from torchreel.cli.terminal.units import bytes_text
+from torchreel._units import bytes_text
 from torchreel.export import FORMATS
 from torchreel.program.file.file import write_tape
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from torchreel.cli.terminal.units import bytes_text
+from torchreel._units import bytes_text
 from torchreel.reel import load
 
 Torchreel = Callable[..., Outcome]

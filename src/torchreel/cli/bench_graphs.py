@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel._units import count_text
 from torchreel.cli.terminal.formats import write_json
-from torchreel.cli.terminal.units import count_text, time_text
+from torchreel.cli.terminal.units import time_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel._units import bytes_text, count_text
 from torchreel.cli.sources import open_reel, skip_damaged_option
 from torchreel.cli.terminal.formats import FORMATS, write_csv, write_json, write_markdown
 from torchreel.cli.terminal.interrupt import interruptible
-from torchreel.cli.terminal.units import bytes_text, count_text, time_text
+from torchreel.cli.terminal.units import time_text
 
 if TYPE_CHECKING:
     from torchreel.analyze.diff import Change, Diff, Limit

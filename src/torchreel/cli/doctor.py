@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
+from torchreel._units import bytes_text
 from torchreel.cli.terminal.formats import write_json
-from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import first_line
 
 _PYTHON = (3, 11)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from torchreel._units import bytes_text
 from torchreel.cli.sources import is_standard_output, open_reel, skip_damaged_option
 from torchreel.cli.terminal.progress import progress_bar
-from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import OptionError
 from torchreel.export import export, formats
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel._units import bytes_text, count_text
 from torchreel.cli.sources import refuse_standard_output
-from torchreel.cli.terminal.units import bytes_text, count_text
 from torchreel.errors import NotASnapshotError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel._units import bytes_text, count_text
 from torchreel.cli.script import Script, own_frames
 from torchreel.cli.sources import refuse_standard_output
-from torchreel.cli.terminal.units import bytes_text, count_text
 from torchreel.errors import OptionError, ReelExistsError, TorchreelError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from torchreel.cli.terminal.units import bytes_text, count_text, time_text
+from torchreel._units import bytes_text, count_text
+from torchreel.cli.terminal.units import time_text
 from torchreel.errors import ReplayError
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from torchreel._units import bytes_text, count_text
 from torchreel.cli.sources import open_reel, skip_damaged_option
 from torchreel.cli.terminal.choices import several
 from torchreel.cli.terminal.formats import FORMATS, write_csv, write_json, write_markdown
 from torchreel.cli.terminal.interrupt import interruptible
-from torchreel.cli.terminal.units import bytes_text, count_text, flops_unit, time_text
+from torchreel.cli.terminal.units import flops_unit, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

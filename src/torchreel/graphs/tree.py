@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchreel import _graphs
+from torchreel._units import bytes_text
 from torchreel.errors import OptionError
 from torchreel.graphs.call.entry import Graphed
 from torchreel.graphs.skips import Skip
-
-_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -163,6 +162,4 @@ def _listed(names: list[str], most: int = 8) -> str:
 
 
 def _bytes(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < _MIB else f"{count / _MIB:.1f} MiB"
+    return bytes_text(count, digits=1)

@@ -21,8 +21,8 @@ from tests.cli.conftest import Outcome
 from tests.edge.formats import zoo
 from tests.edge.formats.zoo import Entry
 from tests.waiting import until, written
+from torchreel._units import bytes_text
 from torchreel.cli.edge.reels import reel_names, rooms
-from torchreel.cli.terminal.units import bytes_text
 from torchreel.errors import ReelExistsError
 
 Torchreel = Callable[..., Outcome]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from torchreel.cli.terminal.units import bytes_text, count_text, flops_unit, time_text
+from torchreel._units import bytes_text, count_text
+from torchreel.cli.terminal.units import flops_unit, time_text
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from torchreel._units import bytes_text, count_text
 from torchreel.analyze.memory.fragmentation import Fragmentation
 from torchreel.analyze.memory.leaks import FEW_STEPS, NO_STEPS, NONE, Leaks
 from torchreel.analyze.memory.peak import Moment
 from torchreel.analyze.memory.report import Failure, MemoryReport
-from torchreel.analyze.units import bytes_text, count_text
 
 When = Callable[[Moment], tuple[str, str]]  # how a moment's time, and its step, are written
 

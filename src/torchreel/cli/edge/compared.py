@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from torchreel._units import bytes_text, count_text
 from torchreel.cli.edge.costs import costs_dict, describe, flops_text, print_next
-from torchreel.cli.terminal.units import bytes_text, count_text, time_text
+from torchreel.cli.terminal.units import time_text
 
 if TYPE_CHECKING:
     from rich.console import Console

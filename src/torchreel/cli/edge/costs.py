@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchreel.cli.terminal.units import bytes_text, count_text, flops_unit, time_text
+from torchreel._units import bytes_text, count_text
+from torchreel.cli.terminal.units import flops_unit, time_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchreel._units import bytes_text, count_text
 from torchreel.analyze.memory.sentences import of_fragmentation, of_leaks, of_spikes
 from torchreel.cli.memory.peak import Section, when
 from torchreel.cli.terminal.table import Column
-from torchreel.cli.terminal.units import bytes_text, count_text, time_text
+from torchreel.cli.terminal.units import time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from torchreel._units import bytes_text, count_text
 from torchreel.analyze.memory.sentences import of_failures, of_history, of_holders, of_no_history, steps_text
 from torchreel.cli.terminal.table import Column
-from torchreel.cli.terminal.units import bytes_text, count_text, time_text
+from torchreel.cli.terminal.units import time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchreel._units import bytes_text
 from torchreel.analyze.memory.sentences import expanding_may_help, how_to_record
 from torchreel.cli.memory.findings import fragmentation, leaks, spikes
 from torchreel.cli.memory.peak import FEW, Section, failures, head, holders
 from torchreel.cli.terminal import formats
 from torchreel.cli.terminal.table import Column, console, draw, printable
-from torchreel.cli.terminal.units import bytes_text
 
 if TYPE_CHECKING:
     from rich.console import Console

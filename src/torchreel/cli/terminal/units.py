@@ -12,21 +12,6 @@ def time_text(ns: int) -> str:
     return f"{ns / 1e3:.3f}us"
 
 
-def bytes_text(size: int) -> str:
-    """A number of bytes: 512 B, 1.50 KiB, -2.00 MiB."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if abs(size) >= 1 << power:
-            return f"{size / (1 << power):.2f} {unit}"
-    return f"{size} B"
-
-
-def count_text(count: int, noun: str) -> str:
-    """A number with its noun: 1 process, 2 processes, 1,234 ops."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
-
-
 def flops_unit(largest: int) -> tuple[str, int]:
     """The unit in which the largest number has one to three digits before the point, and what to divide by."""
     for name, power in (("TFLOPs", 12), ("GFLOPs", 9), ("MFLOPs", 6), ("KFLOPs", 3)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from torchreel._units import bytes_text
 from torchreel.errors import OptionError
 from torchreel.reel import Reel, load
 from torchreel.reel.allocator_history.actions import ALLOC, FREE
@@ -217,9 +218,4 @@ def _between(range: Range | GpuOnly) -> str:
 
 
 def _size(size: int) -> str:
-    if size < 0:
-        return f"{_size(-size)} less"
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.2f} {unit}"
-    return f"{size} B"
+    return f"{bytes_text(-size)} less" if size < 0 else bytes_text(size)

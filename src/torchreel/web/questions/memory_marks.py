@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchreel._units import bytes_text
 from torchreel.analyze.memory import sentences
 from torchreel.analyze.memory.peak import Moment
 from torchreel.analyze.memory.report import MemoryReport
-from torchreel.analyze.units import bytes_text, time_text
+from torchreel.analyze.units import time_text
 from torchreel.web.device_view import DeviceView, view_of
 from torchreel.web.query import Query
 from torchreel.web.viewed_reel import ViewedReel

@@ -18,7 +18,7 @@ from torchreel.analyze.memory.model.steps import Steps, steps
 from torchreel.errors import OptionError
 from torchreel.reel import Reel
 from torchreel.reel.allocator_history import OLD, AllocatorHistory, histories
-from torchreel.reel.columns import NOTHING, Ints, rows_of
+from torchreel.reel.columns import NOTHING, Ints, Mask, rows_of
 
 GROUPS = ("stack", "module", "op", "category")
 
