@@ -21,6 +21,8 @@ import torch
 
 from tests.guards.lockstep import PATTERNS, SHORT, Maker, World, check
 from torchreel.guards import python_functions as known
+from torchreel.guards.python_functions.methods import _of_plain
+from torchreel.guards.python_functions.table import _kept
 
 
 class Box:
@@ -103,7 +105,7 @@ def name_of(function: Any) -> str:
 
 
 def functions_of(table: dict[int, Any]) -> dict[str, Any]:
-    found = {id(one): one for one in known._kept}
+    found = {id(one): one for one in _kept}
     return {name_of(found[number]): found[number] for number in table}
 
 
@@ -741,7 +743,7 @@ def cases_of_method(name: str) -> list[Maker]:
     return [] if plain is None else [plain]
 
 
-_FAMILIES = {"plain": [name for name, one in METHODS.items() if known.METHODS[id(one)] is known._of_plain]}
+_FAMILIES = {"plain": [name for name, one in METHODS.items() if known.METHODS[id(one)] is _of_plain]}
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in _FAMILIES["plain"]])

@@ -7,10 +7,12 @@ the first thing that could differ in another call is in a guard. What no rule kn
 | file | is |
 |---|---|
 | `followed_call.py` | one call, from its first opcode to the verdict: guards, or the reason to run eagerly |
-| `opcodes.py` | what each opcode reads and writes |
+| `ending.py` | what the call leaves when it ends, and whether a replay would leave the same |
+| `opcodes.py` | the rule of each opcode: where its operands lie, and which operation it is |
+| `operations.py` | what an operation reads and writes, by an opcode or by a function of C |
 | `attributes.py` | how Python finds an attribute, and what setting one means |
 | `calls.py` | what a call of an object is: Python, which is followed, or C, which must be known |
-| `python_functions.py`, `torch_functions.py` | C functions that are known: the trusted base |
+| `python_functions/`, `torch_functions.py` | C functions that are known: the trusted base |
 | `checks.py` | guards in the making: each with the object that it reads, and why that object is alive |
 | `writes.py` | writes that outlive a call, for a replay that does them again |
 | `python_guards.py` | the guards of a recording: do they hold, and if not, what changed |

@@ -15,7 +15,7 @@ from torchreel._graphs import NULL, type_lookup
 from torchreel._torch.c_functions import CONTEXT_MANAGERS
 from torchreel.guards import python_functions, torch_functions
 from torchreel.guards.eager import EagerError
-from torchreel.guards.opcodes import Told, iterate
+from torchreel.guards.operations import Told, iterate
 from torchreel.guards.types_known import BASES, PLAIN, is_python_class
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 
 from torchreel._torch.distributed import c10d
 from torchreel.guards import tensors
-from torchreel.guards.opcodes import Told
+from torchreel.guards.operations import Told
 
 if TYPE_CHECKING:
     from torchreel.guards.followed_call import FollowedCall

@@ -9,7 +9,6 @@ guard; the reverse would be a hole, and is never done.
 from __future__ import annotations
 
 import collections
-import functools
 import gc
 import inspect
 import sys
@@ -22,17 +21,17 @@ import numpy
 import torch
 
 from torchreel import _graphs
-from torchreel._cpython.opcodes import has_handlers
 from torchreel._graphs import NULL, TensorState, gradient_of, type_lookup
 from torchreel._torch.autograd import FunctionBase
 from torchreel._torch.compiler import bookkeeping_of_dynamo
 from torchreel._torch.tensors import storage_address, version_of
-from torchreel.guards import numpy_functions, opcodes, results, tensors
+from torchreel.guards import numpy_functions, opcodes, tensors
 from torchreel.guards.checks import Checks
 from torchreel.guards.eager import EagerError, WriteError
+from torchreel.guards.ending import Ending, changed_until
 from torchreel.guards.opaque import OPAQUE
 from torchreel.guards.types_known import (
-    NUMBERS,
+    ALWAYS_TRUE,
     PLAIN,
     can_change,
     has_finalizer,
@@ -63,10 +62,6 @@ _SWAPS = "exchanges two tensors (torch.utils.swap_tensors)"
 _SWAPPING = _OWN_FILES + "graphs/swapping.py"
 _SWAP = inspect.unwrap(torch.utils.swap_tensors).__code__
 _SET_OF_CLASSES = type_lookup(type, "__setattr__")
-
-
-# Guarded by value: the call that sets such an entry back may set another object than it found.
-_BY_VALUE = (float, complex, tuple, frozenset, bytes, range, slice)
 
 
 class FollowedCall:
@@ -105,7 +100,7 @@ class FollowedCall:
         self._collects = False  # garbage, when the call has ended
         self.frame: Any = None
         self.states: dict[int, TensorState] = {}  # of tensors of others, when they were first seen
-        self._required: list[tuple[torch.Tensor, bool]] = []  # a gradient, when they were first seen
+        self.required: list[tuple[torch.Tensor, bool]] = []  # a gradient, when they were first seen
         self._versions: dict[int, tuple[torch.Tensor, int]] = {}  # when they were first seen
         self.asked: dict[int, tuple[torch.Tensor, int]] = {}  # tensors and what they were asked, as a mask
         self.also: list[torch.Tensor] = []  # arguments that the function has by itself as well
@@ -120,13 +115,13 @@ class FollowedCall:
         self.data_set: list[torch.Tensor] = []  # and those that were given other data
         self.sets_random_state = False
         self.hooked = False  # a tensor with hooks takes part
-        self._written: dict[tuple[int, Any], tuple[Any, Any, Any, str]] = {}
-        self._classes: dict[tuple[int, str], tuple[type, str, Any, str]] = {}
-        self._variables: dict[int, tuple[Any, Any]] = {}
+        self.written: dict[tuple[int, Any], tuple[Any, Any, Any, str]] = {}
+        self.classes_set: dict[tuple[int, str], tuple[type, str, Any, str]] = {}
+        self.variables_set: dict[int, tuple[Any, Any]] = {}
         self.handled: BaseException | None = None  # the exception that the caller handles
         self.looking: dict[int, int] = {}  # frame -> instruction that calls C code, which looks into its arguments
         self.readers: dict[types.CodeType, Callable[[FollowedCall, Any], object]] = {}  # of what a function hands back
-        self._modes = _graphs.Modes.now()
+        self.modes = _graphs.Modes.now()
         self._arguments = [*args, *kwargs.values()]
         for value in self._arguments:
             self._give(value)
@@ -198,7 +193,7 @@ class FollowedCall:
             self.asked.setdefault(id(tensor), (tensor, 0))
             if self.writes is not None:
                 return
-            self._required.append((tensor, bool(state.bits & TensorState.REQUIRES_GRAD)))
+            self.required.append((tensor, bool(state.bits & TensorState.REQUIRES_GRAD)))
             self._note_version(tensor)
             gradient = gradient_of(tensor)
             if gradient is not None:
@@ -219,7 +214,7 @@ class FollowedCall:
     # Questions to Python's objects
 
     def guard_entry(self, holder: dict[Any, Any], key: Any, value: Any, path: str = "") -> None:
-        if self.is_fresh(holder) or self.is_given(holder) or (id(holder), key) in self._written:
+        if self.is_fresh(holder) or self.is_given(holder) or (id(holder), key) in self.written:
             return
         if self.writes is not None and isinstance(value, torch.Tensor) and _asks_for_a_buffer(self.frame):
             return
@@ -293,7 +288,7 @@ class FollowedCall:
         if isinstance(value, (list, dict, set, frozenset, tuple)) and _has_length_of_base(value):
             if not isinstance(value, tuple):
                 self.checks.length(value)
-        elif not is_python_class(kind) and kind not in opcodes.ALWAYS_TRUE and kind not in OPAQUE:
+        elif not is_python_class(kind) and kind not in ALWAYS_TRUE and kind not in OPAQUE:
             raise EagerError(f"asks whether a {kind.__name__} is true")
         self.guard_class(value)  # __bool__ and __len__ of Python are followed
         return None
@@ -372,15 +367,15 @@ class FollowedCall:
             return
         if self.is_given(holder):
             raise WriteError("writes to one of its arguments")
-        if (id(holder), key) not in self._written:
+        if (id(holder), key) not in self.written:
             before = dict.get(holder, key, NULL)
             if self.writes is None:
                 self.guard_entry(holder, key, before)
-            self._written[id(holder), key] = (holder, key, before, self.line())
+            self.written[id(holder), key] = (holder, key, before, self.line())
 
     def forget_entry(self, holder: dict[Any, Any], key: Any) -> None:
         """Somebody else knows what is read and written there."""
-        self._written.pop((id(holder), key), None)
+        self.written.pop((id(holder), key), None)
         self.checks.forget_entry(holder, key)
 
     def is_of_others(self, tensor: torch.Tensor) -> bool:
@@ -401,15 +396,15 @@ class FollowedCall:
         if is_descriptor(vars(kind).get(name)) or type_lookup(type(kind), "__setattr__") is not _SET_OF_CLASSES:
             raise WriteError(f"sets {kind.__qualname__}.{name}")
         self.guard_type(kind)
-        self._classes.setdefault((id(kind), name), (kind, name, vars(kind).get(name, NULL), self.line()))
+        self.classes_set.setdefault((id(kind), name), (kind, name, vars(kind).get(name, NULL), self.line()))
 
     def use_variable(self, what: str, variable: Any) -> None:
         """A variable of contextvars. It may be set if it is as it was when the call ends."""
         before = variable.get(NULL)
-        if id(variable) not in self._variables:
+        if id(variable) not in self.variables_set:
             self.checks.ask(f"{variable.name}.get()", type(variable).get, (variable, NULL), before)
             if what != "get":
-                self._variables[id(variable)] = (variable, before)
+                self.variables_set[id(variable)] = (variable, before)
 
     # What the native follower calls
 
@@ -483,87 +478,17 @@ class FollowedCall:
     def finish(self, result: Any, has_backward: bool) -> None:
         """Look at what the call leaves: sets `reason` if a replay would not leave the same."""
         if self.reason:
-            self._look_at_beginning()
+            why = changed_until(self)
+            if why:
+                self.reason, self.is_write = why, True
             return
-        self._look = results.Look(self)
-        self.reason = self._left(result)
+        ending = Ending(self)
+        self.reason = ending.why_not_left(result)
         self.is_write = bool(self.reason)
-        self.reason = self.reason or self._look.reason(result, "returns")
+        self.reason = self.reason or ending.why_not_returned(result)
         self.is_write = self.is_write or (bool(self.done) and "in two places" in self.reason)
         if self.writes is None and not self.reason and self.hooked and not has_backward and _requires_grad(result):
             self.reason = "uses a tensor that has hooks, and its backward is not part of the call"
-
-    def _look_at_beginning(self) -> None:
-        """Of a call that could not be followed to its end: whether it has changed what it had read until there."""
-        for holder, key, before, where in self._written.values() if self.writes is not None else ():
-            if dict.get(holder, key, NULL) is not before and self.checks.has_entry(holder, key):
-                self.reason, self.is_write = f"sets {key!r}, which it reads ({where})", True
-
-    def _left(self, result: Any) -> str:
-        why = self._entries_left() if self.writes is None else self._do_writes(self.writes, result)
-        return why or self._states_left()
-
-    def _do_writes(self, writes: Writes, result: Any) -> str:
-        """Note what a replay has to write. Gives why it could not, or nothing."""
-        try:
-            for holder, key, before, where in self._written.values():
-                now = dict.get(holder, key, NULL)
-                if now is NULL and before is not NULL:
-                    return f"deletes {key!r}, which a replay would not ({where})"
-                if now is not before or self.is_given(now):
-                    self.done.append((functools.partial(dict.__setitem__, holder, key), now))
-                else:  # it was set back: guard the value
-                    self.checks.entry(holder, key, before)
-            self.done += writes.all()
-        except WriteError as error:
-            return str(error)
-        if any(self.checks.has_read(holder) for holder in writes.lists()):
-            return "reads a list, and changes it"
-        for _, value in self.done:
-            why = self._why_not_left(value) if value is not result else ""
-            if why:
-                return why
-        return ""
-
-    def _why_not_left(self, value: Any) -> str:
-        if self.is_given(value) and not isinstance(value, torch.Tensor):
-            return "leaves one of its arguments, which is no tensor"
-        for tensor in tensors.tensors_in(value):
-            if not self.is_fresh(tensor) and not self.is_given(tensor):
-                return "leaves a tensor that was made before the call"
-            if gradient_of(tensor) is not None and not self.is_given(tensor):
-                return "leaves a leaf with its gradient"
-        return self._look.reason(value, "leaves")
-
-    def _entries_left(self) -> str:
-        for holder, name, before, where in self._written.values():
-            now = dict.get(holder, name, NULL)
-            if now is not before:
-                return f"sets {name!r}, which a replay would not ({where})"
-            if self.is_given(before) or type(before) in _BY_VALUE:
-                return f"sets {name!r} to what may be another value in another call ({where})"
-        return ""
-
-    def _states_left(self) -> str:
-        for kind, name, before, where in self._classes.values():
-            if vars(kind).get(name, NULL) is not before or type(before) in NUMBERS:
-                return f"sets {kind.__qualname__}.{name}, which a replay would not ({where})"
-            self.checks.renew_types(kind)
-        for variable, before in self._variables.values():
-            if variable.get(NULL) is not before:
-                return f"sets the context variable {variable.name}"
-        for tensor in self.cleared if self.writes is None else ():
-            had = id(tensor) in self.states and self.states[id(tensor)].bits & TensorState.GRAD
-            if had and tensor.grad is None:
-                return "clears a gradient, and leaves it so, which a replay would not"
-        if any(tensor.requires_grad is not before for tensor, before in self._required):
-            return "leaves a tensor that was made before the call with another requires_grad"
-        if _graphs.Modes.now() != self._modes:
-            return "leaves a mode of torch changed"
-        for generator in self.native.generators:
-            if generator.gi_frame is not None and has_handlers(generator.gi_code):
-                return f"leaves the generator {generator.__qualname__} before its end"
-        return ""
 
     def has_history(self, tensor: torch.Tensor) -> bool:
         """An argument that ops of others made, and for which a leaf stands while the call is recorded."""
@@ -598,9 +523,9 @@ class FollowedCall:
         self.native.close()
         self.checks = Checks()
         self.frame = None
-        self.states, self.asked, self._written, self._variables, self._classes = {}, {}, {}, {}, {}
+        self.states, self.asked, self.written, self.variables_set, self.classes_set = {}, {}, {}, {}, {}
         self.readers, self.looking, self.shared_arrays, self._versions = {}, {}, [], {}
-        self._required, self._arguments, self.clears, self.histories = [], [], {}, []
+        self.required, self._arguments, self.clears, self.histories = [], [], {}, []
         self.gradients_set, self.data_set = [], []
 
     def _guards(self) -> _graphs.PythonGuards:

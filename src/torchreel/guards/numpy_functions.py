@@ -10,7 +10,7 @@ import torch
 
 from torchreel._torch.c_functions import TensorBase
 from torchreel.guards.eager import EagerError
-from torchreel.guards.opcodes import Told
+from torchreel.guards.operations import Told
 from torchreel.guards.types_known import is_plain_to_the_bottom
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import collections.abc
 import functools
@@ -29,6 +30,11 @@ PLAIN: frozenset[type] = frozenset(
 # Equal means the same: no identity, no contents.
 ATOMS: frozenset[type] = PLAIN - {tuple, frozenset, torch.Size, slice}
 NUMBERS = (int, float, complex)
+# Objects of these have neither __bool__ nor __len__.
+ALWAYS_TRUE: frozenset[type] = frozenset(
+    {types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type, types.GeneratorType,
+     types.MethodDescriptorType, types.MethodWrapperType, functools.partial, abc.ABCMeta, torch.Generator}
+)  # fmt: skip
 # C classes that Python classes may be derived from: their own special methods are known.
 BASES: frozenset[Any] = frozenset(
     {object, dict, list, tuple, set, frozenset, int, float, str, collections.OrderedDict, typing.Generic,

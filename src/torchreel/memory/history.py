@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -62,57 +63,90 @@ def record_history(
     forward_frames   keep the lines of the forward call with what its backward allocates, without anomaly detection.
                      Each differentiable call has its stack walked then
     """
-    if isinstance(enabled, bool):
-        enabled = "all" if enabled else None
-    skipped_actions = [] if skip_actions is None else skip_actions
-    _check_choices(enabled, context, stacks)
-    _check_device(device)
-    _check_switches(
-        clear_history=clear_history,
-        compile_context=compile_context,
-        global_record_annotations=True if global_record_annotations is None else global_record_annotations,
-        annotations=annotations,
-        forward_frames=forward_frames,
-    )
-    if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 1:
-        raise OptionError(f"max_entries={max_entries!r} is not a number of events: give at least 1.")
-    _check_actions(skipped_actions)
-    if forward_frames and (context not in ("alloc", "all") or enabled == "state"):
-        raise OptionError(
-            f"forward_frames=True needs events with stacks: enabled='all' and context='alloc' or 'all', not "
-            f"enabled={enabled!r} and context={context!r}."
-        )
-    if torch.cuda.is_available():
-        cuda_memory.record_history(
-            enabled,
-            context,
-            stacks,
-            max_entries,
-            clear_history=clear_history,
-            compile_context=compile_context,
-            global_record_annotations=annotations and global_record_annotations is not False,
-            skip_actions=list(skipped_actions) or None,
-        )
-    if enabled is None:
-        _core.stop_history()
-        return
-    skipped = sum(1 << index for index, action in enumerate(_ACTIONS) if action in skipped_actions)
-    was_on = _core.history_on()
-    _core.start_history(
-        events=enabled == "all",
-        context=_CONTEXTS.index(context),
-        native_stacks=stacks == "all",
-        max_entries=min(max_entries, sys.maxsize),
-        skipped=skipped,
-        annotations=annotations,
-        own_annotations=global_record_annotations is False,
-        regions=compile_context,
-        forwards=forward_frames,
+    options = _Options(
+        enabled=("all" if enabled else None) if isinstance(enabled, bool) else enabled,
+        context=context,
+        stacks=stacks,
+        max_entries=max_entries,
         clear=clear_history,
+        regions=compile_context,
+        all_annotations=global_record_annotations,
+        skipped=[] if skip_actions is None else skip_actions,
+        annotations=annotations,
+        forwards=forward_frames,
     )
-    if not was_on or clear_history:
-        for address, size, _category in living_blocks():
-            _core.add_old_block(address, size)
+    _check_device(device)
+    options.check()
+    if torch.cuda.is_available():
+        options.start_cuda()
+    options.start_cpu()
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The arguments of record_history()."""
+
+    enabled: str | None
+    context: str | None
+    stacks: str
+    max_entries: int
+    clear: bool
+    regions: bool
+    all_annotations: bool | None
+    skipped: Sequence[str]
+    annotations: bool
+    forwards: bool
+
+    def check(self) -> None:
+        _check_choices(self.enabled, self.context, self.stacks)
+        _check_switches(
+            clear_history=self.clear,
+            compile_context=self.regions,
+            global_record_annotations=True if self.all_annotations is None else self.all_annotations,
+            annotations=self.annotations,
+            forward_frames=self.forwards,
+        )
+        if isinstance(self.max_entries, bool) or not isinstance(self.max_entries, int) or self.max_entries < 1:
+            raise OptionError(f"max_entries={self.max_entries!r} is not a number of events: give at least 1.")
+        _check_actions(self.skipped)
+        if self.forwards and (self.context not in ("alloc", "all") or self.enabled == "state"):
+            raise OptionError(
+                f"forward_frames=True needs events with stacks: enabled='all' and context='alloc' or 'all', not "
+                f"enabled={self.enabled!r} and context={self.context!r}."
+            )
+
+    def start_cuda(self) -> None:
+        cuda_memory.record_history(
+            self.enabled,
+            self.context,
+            self.stacks,
+            self.max_entries,
+            clear_history=self.clear,
+            compile_context=self.regions,
+            global_record_annotations=self.annotations and self.all_annotations is not False,
+            skip_actions=list(self.skipped) or None,
+        )
+
+    def start_cpu(self) -> None:
+        if self.enabled is None:
+            _core.stop_history()
+            return
+        was_on = _core.history_on()
+        _core.start_history(
+            events=self.enabled == "all",
+            context=_CONTEXTS.index(self.context),
+            native_stacks=self.stacks == "all",
+            max_entries=min(self.max_entries, sys.maxsize),
+            skipped=sum(1 << index for index, action in enumerate(_ACTIONS) if action in self.skipped),
+            annotations=self.annotations,
+            own_annotations=self.all_annotations is False,
+            regions=self.regions,
+            forwards=self.forwards,
+            clear=self.clear,
+        )
+        if not was_on or self.clear:
+            for address, size, _category in living_blocks():
+                _core.add_old_block(address, size)
 
 
 def _check_choices(enabled: str | None, context: str | None, stacks: str) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchreel.graphs.inductor.clusters import Cluster, clusters_of
 from torchreel.graphs.options import GraphOptions
-from torchreel.graphs.record.recorded_call import Take
+from torchreel.graphs.record.take import Take
 
 
 def found(function: Callable[..., Any], *args: Tensor, exact: bool = True) -> list[Cluster]:

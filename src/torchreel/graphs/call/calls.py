@@ -8,7 +8,8 @@ import torch
 
 from torchreel import _graphs
 from torchreel.graphs.record.derivatives import Pattern
-from torchreel.graphs.record.recorded_call import RecordedCall, fit_objects
+from torchreel.graphs.record.object_arguments import fit_objects
+from torchreel.graphs.record.recorded_call import RecordedCall
 from torchreel.guards.python_guards import PythonGuards
 from torchreel.tape.structure import Structure
 

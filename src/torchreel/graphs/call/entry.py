@@ -31,7 +31,8 @@ from torchreel.graphs.options import (
 )
 from torchreel.graphs.record.derivatives import inseparable
 from torchreel.graphs.record.generated_lines import NodeLines
-from torchreel.graphs.record.recorded_call import RecordedCall, Take
+from torchreel.graphs.record.recorded_call import RecordedCall
+from torchreel.graphs.record.take import Take
 from torchreel.graphs.refusal import RefusedError
 from torchreel.graphs.skips import Skip, Skips
 from torchreel.graphs.steps import follow_torchs_steps

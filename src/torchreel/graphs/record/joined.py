@@ -7,12 +7,15 @@ earlier calls of the same function, for example, with the same parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchreel._torch.autograd import backward_hooks
 from torchreel.graphs.record.gradient_parts import GradientParts
+
+if TYPE_CHECKING:
+    from torchreel.graphs.record.derivatives import Segment
 
 
 class Joint:
@@ -87,3 +90,40 @@ def leaves_for(inputs: list[torch.Tensor], and_hooked: bool = False) -> list[tor
         if tensor.requires_grad and (tensor.grad_fn is not None or (and_hooked and backward_hooks(tensor))):
             found.setdefault(id(tensor), tensor.detach().requires_grad_())
     return [found.get(id(tensor), tensor) for tensor in inputs]
+
+
+def joined_outputs(
+    outputs: list[torch.Tensor],
+    owners: list[torch.Tensor],
+    leaves: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    segments: list[Segment],
+) -> list[torch.Tensor]:
+    """The outputs, as results of the inputs instead of the leaves that stood for them."""
+    originals = {id(leaf): tensor for leaf, tensor in zip(leaves, inputs, strict=True)}
+    if segments:
+        return _joined_apart(outputs, originals, segments)
+    outputs = [originals.get(id(output), output) for output in outputs]
+    indices = [index for index, output in enumerate(outputs) if output.grad_fn is not None and output.requires_grad]
+    indices = [index for index in indices if all(outputs[index] is not tensor for tensor in inputs)]
+    if indices:
+        joint = Joint([outputs[index] for index in indices], owners)
+        found = joint.connected([originals.get(id(owner), owner) for owner in owners])
+        for index, output in zip(indices, found, strict=True):
+            outputs[index] = output
+    return outputs
+
+
+def _joined_apart(
+    outputs: list[torch.Tensor], originals: dict[int, torch.Tensor], segments: list[Segment]
+) -> list[torch.Tensor]:
+    """Adds a node for each segment, where the gradients of its outputs arrive."""
+    found = [originals.get(id(output), output) for output in outputs]
+    for segment in reversed(segments):
+        owners = list({id(owner): owner for owner in segment.owners}.values())
+        cuts = list(dict.fromkeys(segment.cuts))
+        joint = Joint([outputs[index] for index in segment.outputs], owners, [outputs[index] for index in cuts])
+        known = [*(originals.get(id(owner), owner) for owner in owners), *(found[index] for index in cuts)]
+        for index, output in zip(segment.outputs, joint.connected(known), strict=True):
+            found[index] = output
+    return found

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
+from torchreel import _graphs
 from torchreel.guards.objects import inside_of, is_taken_apart
-from torchreel.tape.structure import TensorLeaf, Whole, Wrapper
+from torchreel.tape.structure import Structure, TensorLeaf, Whole, Wrapper
 
+_COMMON = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
 _DEEPEST = 12
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
@@ -67,3 +69,23 @@ def _is_same(was: Any, now: Any) -> bool:
     if type(was) is complex:
         return _is_same(was.real, now.real) and _is_same(was.imag, now.imag)
     return bool(was == now)
+
+
+def other_objects(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Arguments that are neither tensors nor plain: a function may return one, such as a cache that it filled."""
+    return [one for one in (*args, *kwargs.values()) if not isinstance(one, _COMMON)]
+
+
+def fit_objects(signature: _graphs.Signature, given: Structure) -> None:
+    """Have tensors found that are inside of objects. One without any is known by itself."""
+    if signature.is_plain or signature.tensors == len(given.tensors):
+        return
+    shape = given.shape
+
+    def found(*args: Any, **kwargs: Any) -> list[torch.Tensor] | None:
+        try:
+            return tensors_of(shape, (args, kwargs))
+        except OtherError:
+            return None
+
+    signature.set_fit(found, given.tensors)
