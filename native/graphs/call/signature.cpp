@@ -14,7 +14,7 @@ namespace torchreel::graphs {
 namespace {
 
 constexpr int kDeepest = 12;
-constexpr intptr_t kNowhere = INTPTR_MIN;  // where a tensor without memory lies
+constexpr intptr_t kNowhere = INTPTR_MIN;  // the address of a tensor without memory
 
 bool is_plain(PyObject* value) {
   return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
@@ -168,7 +168,7 @@ bool Signature::matches(PyObject* const* args, size_t positional, PyObject* name
       good = is_tensor(each);
       if (good) tensors.push(THPVariable_Unpack(each));
     }
-    tensors.own();  // the list goes
+    tensors.own();  // the list is released, and with it its references
     Py_XDECREF(found);
     return good && tensors.size() == specs_.size();
   }
@@ -211,7 +211,7 @@ Signature::Spec Signature::spec_of(const Tensors& tensors, size_t index) {
 
 namespace {
 
-// Its storage, where it lies and with which sizes and strides. Its keys and its dtype are known to be the right ones.
+// The storage, the address, the sizes and the strides of a tensor whose keys and dtype are already compared.
 struct Lie {
   const c10::StorageImpl* storage;
   intptr_t data = kNowhere;
@@ -241,7 +241,7 @@ struct Lie {
 bool Signature::fits(const Tensors& tensors) const {
   const size_t count = specs_.size();
   c10::SmallVector<std::pair<const c10::StorageImpl*, intptr_t>, 16> met(count);
-  uint64_t bits = 0;  // one of each storage's address: most are known to be new by it
+  uint64_t bits = 0;  // a Bloom filter of the storages met so far: most storages are new, and it tells at once
   for (size_t i = 0; i < count; i++) {
     const auto& tensor = *tensors[i].unsafeGetTensorImpl();
     const auto& spec = specs_[i];
@@ -254,11 +254,11 @@ bool Signature::fits(const Tensors& tensors) const {
       continue;
     }
     if (lie.dim != spec.sizes.size() || (lie.data & 63) != spec.alignment) return false;
-    int64_t differ = 0;  // there are few: shorter than a call of memcmp
+    int64_t differ = 0;  // for so few dimensions a loop is quicker than memcmp
     const int64_t *sizes = spec.sizes.data(), *strides = spec.strides.data();
     for (size_t k = 0; k < lie.dim; k++) differ |= (lie.sizes[k] ^ sizes[k]) | (lie.strides[k] ^ strides[k]);
     if (differ != 0) return false;
-    size_t first = i;  // that has this storage
+    size_t first = i;  // the first tensor with this storage
     uint64_t bit = uint64_t{1} << (reinterpret_cast<uintptr_t>(lie.storage) >> 6 & 63);
     if ((bits & bit) != 0) {
       first = 0;

@@ -1,4 +1,5 @@
-// How a function was called: the structure of its arguments, what they are, and how their tensors lie.
+// How a function was called: the structure of its arguments, their plain values, and the layout of their tensors. A
+// cached recording is replayed only for calls with its signature.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +12,8 @@ namespace torchreel::graphs {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Tensors of a call, which the call itself keeps alive: they are not counted, unless own() is called.
+// Tensors among the arguments of a call. The call keeps them alive, so no references are counted. After own(), this
+// list holds references itself.
 class Borrowed {
  public:
   Borrowed() = default;
@@ -47,21 +49,23 @@ class Borrowed {
 
 class Signature {
  public:
-  // The GIL is held in all of these. A call as vectorcall has it: positional arguments, then those by name.
+  // All functions need the GIL. Arguments come as in a vectorcall: positional ones first, then those given by name.
   Signature(PyObject* const* args, size_t positional, PyObject* names);
   Signature(const Signature&) = delete;
   ~Signature();
 
-  // Whether a call is as this one was. Its tensors are written to `tensors`, in the order of the arguments.
+  // Compares structure and plain values with another call. Writes that call's tensors to `tensors`, in the order of the
+  // arguments. fits() then compares the tensors.
   bool matches(PyObject* const* args, size_t positional, PyObject* names, Borrowed& tensors) const;
-  // Whether its tensors lie as they did: dtype, sizes, strides, alignment, and which share memory.
+  // Compares the tensors: dispatch keys, dtype, sizes, strides, requires_grad, alignment, which of them share memory,
+  // and what set_asked() added.
   bool fits(const Tensors& tensors) const;
-  // For arguments of other classes than torch's and Python's own: a function that gives their tensors as a list, or
-  // None if the call is another one.
+  // For arguments of other classes than torch's and Python's own. `fit` is called with the arguments of a call, and
+  // returns their tensors as a list, or None if the call does not match. `tensors` are those of the recorded call.
   void set_fit(PyObject* fit, const Tensors& tensors);
-  // What Python asked the tensors of the recorded call, and what they answered when it began: masks and bits of
-  // TensorState, one for each tensor. From here on other calls must have the same answers.
-  // With `identities`, also the same of them must be one and the same tensor.
+  // What the function's Python asked each tensor while it was recorded, as (mask, bits) of TensorState, and what the
+  // tensor answered when the call began. Other calls must give the same answers. With `identities`, arguments that were
+  // one and the same tensor must be so again, and no others.
   void set_asked(const std::vector<std::pair<uint32_t, uint32_t>>& asked, bool identities);
   bool is_plain() const { return plain_; }
   bool has_fit() const { return fit_ != nullptr; }
@@ -74,8 +78,8 @@ class Signature {
   struct Item {
     enum Kind { kTensor, kTuple, kList, kDict, kPlain, kObject };
     Kind kind;
-    PyTypeObject* type = nullptr;  // of a tensor; those of torch itself live for ever
-    PyObject* value = nullptr;     // of a plain one; a weak reference or the object; the keys of a dict as a tuple
+    PyTypeObject* type = nullptr;  // kTensor: its class, which lives as long as torch does
+    PyObject* value = nullptr;  // kPlain: the value; kObject: a weak reference, or the object; kDict: a tuple of keys
     std::vector<Item> parts;
   };
   struct Spec {
@@ -86,8 +90,8 @@ class Signature {
     c10::DimVector sizes, strides;
     bool requires_grad;
     uint8_t alignment;
-    uint32_t same;     // the first tensor with this storage: itself for most
-    int64_t distance;  // in bytes from that one
+    uint32_t same;     // index of the first tensor with the same storage: for most tensors their own
+    int64_t distance;  // of their data, in bytes
     bool operator==(const Spec& other) const = default;
   };
 
@@ -108,8 +112,9 @@ class Signature {
 
   std::vector<Spec> specs_;
   std::vector<Asked> asked_;
-  std::vector<uint32_t> firsts_;  // for each tensor the index of the first that is the same one, where identities count
-  Tensors example_;
+  // With `identities`: for each tensor the index of the first argument that is the same tensor. Else empty.
+  std::vector<uint32_t> firsts_;
+  Tensors example_;  // of the recorded call, until forget_example()
   PyObject* fit_ = nullptr;
   bool plain_ = true;
   std::string text_;

@@ -36,16 +36,17 @@ bool is_plain(PyObject* object, int depth = 0) {
   return true;
 }
 
-// Not __name__, which may run code of a metaclass.
+// Reads tp_name: asking for __name__ could run Python code of a metaclass.
 py::str type_name(PyTypeObject* type) {
   std::string name = type->tp_name;
   return py::str(name.substr(name.rfind('.') + 1));
 }
 
-// Bits, so that 0.0 is not -0.0 and a NaN is itself.
+// Compares bits: 0.0 and -0.0 differ, and a NaN equals itself.
 bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// Equal ranges may have other ends, which a program can read.
+// Compares start, stop and step. Python's == is not enough: range(0, 3, 2) == range(0, 4, 2), and a program can read
+// stop.
 bool same_range(PyObject* a, PyObject* b) {
   for (const char* name : {"start", "stop", "step"}) {
     auto one = py::reinterpret_steal<py::object>(PyObject_GetAttrString(a, name));
@@ -55,7 +56,7 @@ bool same_range(PyObject* a, PyObject* b) {
   return true;
 }
 
-// Both plain.
+// Compares two plain objects.
 bool same_plain(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (Py_TYPE(a) != Py_TYPE(b)) return false;
@@ -94,13 +95,13 @@ py::object Mortality::reference(PyObject* object) const {
   return reference;
 }
 
-// Whether what a program reads of such an object is guarded by itself, so that another object at its address is told
-// by its contents: an object of a class that was written in Python, or a cell.
+// Whether guards of their own cover what a program reads of the object: an object of a class written in Python, or a
+// cell. If another object takes its address, those guards see its contents.
 bool is_looked_into(PyObject* object) {
   return PyCell_Check(object) || (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
 }
 
-// A number, a text or a tuple of a class of the program's own: what it is stands in no attribute.
+// An object of a subclass of int, str, tuple and the like: its value is in no attribute, so no other guard covers it.
 bool is_value_of_own_class(PyObject* object) {
   return PyLong_Check(object) || PyFloat_Check(object) || PyUnicode_Check(object) || PyBytes_Check(object) ||
          PyComplex_Check(object) || PyTuple_Check(object);

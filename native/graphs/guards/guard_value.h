@@ -1,4 +1,5 @@
-// What an object of Python was when a graph was recorded, so that it can be told whether another is as good.
+// Value: what a guard remembers of an object of Python, to tell later whether the object found in its place is the
+// same, or equal where only the value counts.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,13 +10,14 @@
 
 namespace torchreel::graphs {
 
-// Tells that an object has died to which guards have a weak reference: only then can an address mean another object.
+// Notes when an object dies to which guards have a weak reference. Until then, its address can belong to no other
+// object, and comparing addresses is enough.
 class Mortality {
  public:
   Mortality();
   bool died() const { return *died_; }
   void forget() { *died_ = false; }
-  // A weak reference that reports the object's death here; nothing where the object cannot have one.
+  // A weak reference that sets died() when the object dies; nothing if the object takes no weak references.
   pybind11::object reference(PyObject* object) const;
 
  private:
@@ -23,37 +25,40 @@ class Mortality {
   pybind11::object callback_;
 };
 
-// Keeps nothing alive but plain values, which hold nothing themselves. All of it needs the GIL and runs no code of
-// users.
+// Keeps an object alive only if it is kPlain or kHeld. All functions need the GIL, and none runs code of the user's.
 struct Value {
   enum Kind : uint8_t {
-    kAbsent,   // there was none
-    kPlain,    // a number, a string ...: another one with the same bits is as good
-    kHeld,     // itself only, and kept: an object of C code that has no weak references
-    kWeak,     // itself only, by a weak reference
-    kAddress,  // itself only, as far as its address and type tell
-    kTuple,    // by its items
+    kAbsent,   // there was no object
+    kPlain,    // a number, a string, a tuple of these: any object with the same type and bits is equal
+    kHeld,     // only the object itself, which is kept alive: a C object that takes no weak references
+    kWeak,     // only the object itself, by a weak reference
+    kAddress,  // only the object itself, by its address and its type
+    kTuple,    // a tuple with equal items
   };
 
-  static Value of(PyObject* object, const Mortality& mortality);  // a null pointer is an absent one
+  // A null pointer makes a kAbsent value.
+  static Value of(PyObject* object, const Mortality& mortality);
 
-  // With `strict` also those are seen that died and whose address is in use again.
+  // Whether `now` is the remembered object, or equal to it. With `strict`, weak references are asked, too: this finds
+  // another object at the address of one that died.
   bool is(PyObject* now, bool strict) const;
-  // Whether `now` surely is, by a look at its address.
+  // The quick form: true only if the address alone proves it.
   bool is_at_once(PyObject* now) const { return now == object && (kind == kPlain || kind == kHeld || kind == kWeak); }
-  // Where `now` is as good, it is the object from now on.
+  // Remembers `now`, which is equal, so that is_at_once() finds it next time.
   void adopt(PyObject* now);
-  pybind11::tuple shown() const;  // as below
+  // For messages: as the function shown() below.
+  pybind11::tuple shown() const;
 
   Kind kind = kAbsent;
-  PyObject* object = nullptr;  // only its address may be used, unless it is kept
+  PyObject* object = nullptr;  // dereference it only if `keep` keeps it alive
   PyTypeObject* type = nullptr;
-  pybind11::object type_named;  // the type may be gone, its name is not
-  pybind11::object keep;        // the object itself, or a weak reference to it
+  pybind11::object type_named;  // the name of the type, which may be gone
+  pybind11::object keep;        // kPlain, kHeld: the object; kWeak: the weak reference
   std::vector<Value> items;
 };
 
-// An object as people may see it: the name of its type and, where it is plain, itself; nothing for an absent one.
+// An object for a message: (name of its type, itself) if it is plain, else (name of its type,), and () for a null
+// pointer.
 pybind11::tuple shown(PyObject* object);
 bool is_container(PyObject* object);  // a list, a dict or a set
 

@@ -25,7 +25,7 @@ struct GradientPart {
   uint32_t index;
 };
 
-// A node's number is higher than those of the nodes that it leads to: autograd runs the highest first.
+// Autograd runs the node with the highest sequence number first. A node has a higher number than the nodes it leads to.
 bool runs_before(const GradientPart& a, const GradientPart& b) {
   uint64_t first = a.node->sequence_nr(), second = b.node->sequence_nr();
   return first != second ? first > second : a.index < b.index;
@@ -76,7 +76,7 @@ namespace {
 
 using EdgeTarget = std::pair<Node*, uint32_t>;
 
-// Where the gradients of tensors arrive, and which tensor each is of.
+// The edge at which each tensor's gradient arrives, with the index of the tensor.
 std::map<EdgeTarget, size_t> arrivals_at(const Tensors& tensors) {
   std::map<EdgeTarget, size_t> all;
   for (size_t i = 0; i < tensors.size(); i++) {
@@ -86,11 +86,11 @@ std::map<EdgeTarget, size_t> arrivals_at(const Tensors& tensors) {
   return all;
 }
 
-// Nodes that lead from a tensor to leaves and to where gradients of others arrive, without these.
+// The nodes of a tensor's backward, up to the leaves and up to the gradients of other tensors (the cuts).
 struct Walk {
   std::vector<NodePointer> nodes;
   std::unordered_set<Node*> met;
-  std::map<size_t, std::vector<GradientPart>> cuts;   // by tensor that is arrived at
+  std::map<size_t, std::vector<GradientPart>> cuts;   // by the tensor whose gradient arrives
   std::map<Node*, std::vector<GradientPart>> leaves;  // by the node that accumulates a leaf's gradient
 
   void go(const NodePointer& from, const std::map<EdgeTarget, size_t>& arrivals) {
@@ -126,11 +126,11 @@ bool any_keeps(const std::vector<NodePointer>& nodes, const py::function& keeps,
   });
 }
 
-// Outputs that one node stands for.
+// The outputs of one segment.
 struct Group {
   std::vector<size_t> outputs;
   Walk walk;
-  uint64_t newest = 0;  // number of its outputs' nodes
+  uint64_t newest = 0;  // the highest sequence number of its outputs' nodes
 };
 
 struct Inseparable : std::runtime_error {
@@ -148,7 +148,7 @@ class Grouping {
     for (const auto& output : outputs) walks_.emplace_back().go(output.grad_fn(), arrivals_);
   }
 
-  // In the order in which autograd runs them.
+  // The groups, in the order in which autograd runs them.
   std::vector<Group> groups() {
     std::vector<Group> found;
     std::vector<bool> taken(outputs_.size(), false);
@@ -166,7 +166,8 @@ class Grouping {
                        [&](const NodePointer& node) { return walks_[j].met.contains(node.get()); });
   }
 
-  // With all that share a node with one of it. What the first backward of two frees, the other one must need as well.
+  // The group of one output: all outputs that are connected to it by shared nodes. Two outputs of a group must share a
+  // node that saves tensors. If not, eager could run their backwards one after the other, and a segment could not.
   Group group_of(size_t first, std::vector<bool>& taken) {
     Group group;
     group.outputs = {first};
@@ -192,7 +193,8 @@ class Grouping {
     return group;
   }
 
-  // The newest first of those that no other one leads to any more.
+  // Sorts the groups: a group comes after all groups that lead to it, and among those that are ready the newest is
+  // next.
   static std::vector<Group> in_order(std::vector<Group> all) {
     std::vector<Group> ordered;
     auto leads_to = [](const Group& one, const Group& other) {
@@ -212,7 +214,7 @@ class Grouping {
     return ordered;
   }
 
-  // Parts of one gradient that come from several groups must come in the order of all nodes.
+  // Throws if the parts of one gradient would arrive in another order when the groups run one after the other.
   static void check_parts(const std::vector<Group>& groups) {
     std::map<size_t, std::vector<GradientPart>> cuts;
     std::map<Node*, std::vector<GradientPart>> leaves;

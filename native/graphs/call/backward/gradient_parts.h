@@ -1,4 +1,5 @@
-// The parts that a backward adds up to the gradient of one tensor, and those that it runs in.
+// Two ways to take a backward apart: the parts that sum up to the gradient of one tensor, and the segments that
+// autograd runs one after the other.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,26 +12,35 @@
 
 namespace torchreel::graphs {
 
-// For each of the leaves that the backward of `outputs` reaches on more than one way:
-// (index of the leaf, [(node, index among what the node gives)]), in the order in which autograd runs the nodes.
+// The leaves whose gradient has several parts in the backward of `outputs`. For each: (index of the leaf, parts). A
+// part is (node that computes it, which of the node's results it is). Parts are in the order in which autograd runs the
+// nodes.
 pybind11::list gradient_parts(const Tensors& outputs, const Tensors& leaves);
 
-// The segments that the backward of `outputs` falls into, one for each node that is to stand for it, in the order in
-// which autograd runs them: (indices of outputs, indices of outputs of other segments that were used for them, places
-// of the leaves that it reaches, whether it keeps tensors). Or a text: why there are none. `keeps` says whether a node
-// of autograd keeps tensors.
+// Splits the backward of `outputs` into segments. Each segment becomes one node of autograd's graph. Segments are in
+// the order in which autograd runs them. A segment is
 //
-// An output that another one was computed from is where segments meet: its hooks see what flows through it. Outputs
-// that share nodes are in one segment, if a backward of the one frees what the other one needs.
+//     (indices of its outputs,
+//      indices of outputs of other segments that its outputs were computed from,
+//      indices of the leaves that it reaches,
+//      whether one of its nodes saves tensors)
+//
+// Where the backward cannot be split, the result is the reason, as a text. `keeps(node)` says whether a node of
+// autograd saves tensors.
+//
+// Segments meet at an output that another output was computed from: hooks of that output see the gradient that passes
+// through it. Outputs whose backwards share a node are in one segment. They must share a node that saves tensors: then
+// a second backward fails in eager, too.
 pybind11::object segments_of(const Tensors& outputs, const Tensors& leaves, const pybind11::function& keeps);
 
 using NodePointer = decltype(torch::autograd::Edge::function);
 
-// Edges of autograd's graph that lead from `outputs` to the tensors `cuts`, and that can end at `leaves` meanwhile.
+// The edges of autograd's graph that lead from `outputs` to the tensors `cuts`. They can be redirected to `leaves`, so
+// that a backward stops there.
 class CutEdges {
  public:
   CutEdges(const Tensors& outputs, const Tensors& cuts, const Tensors& leaves);
-  // Cuts them, or puts them back.
+  // Redirects the edges. The second call restores them.
   void exchange();
 
  private:

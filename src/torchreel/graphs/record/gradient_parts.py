@@ -1,8 +1,9 @@
-"""A backward whose parts are not added up: what flows into one tensor on several ways stays apart.
+"""A backward that returns the parts of each gradient instead of their sum.
 
-Autograd adds the parts of a gradient in the order in which they come, and floating point gives (a + b) + c other bits
-than a + (b + c). So a node that stands for a whole function hands on the parts: whatever else uses the tensor, autograd
-adds all of them as it does without us.
+A tensor that is used several times gets a part of its gradient from each use. Autograd adds the parts in the order in
+which they arrive, and in floating point (a + b) + c has other bits than a + (b + c). A graphed function is one node of
+autograd's graph. If that node returned sums, parts from outside of the function would be added to a sum, and the bits
+would differ from eager's. So the node returns the parts, and autograd adds all of them in eager's order.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from torchreel.tape.quiet import quietly
 
 
 class GradientParts:
-    """For outputs of a call and the leaves that they came from. `indices` names the leaf of each part.
+    """The parts of the gradients of `leaves`, in the backward of `outputs`. `indices` has the leaf of each part.
 
-    `cuts` are tensors of the call at which the backward ends as well: they count as leaves, after the others.
+    `cuts` are intermediate tensors of the call. The backward stops at them, too: they count as leaves, and are numbered
+    after the real ones.
     """
 
     def __init__(
@@ -32,7 +34,8 @@ class GradientParts:
         self._cut = _graphs.CutEdges(outputs, list(cuts), ends) if cuts else None
         with self._ended():
             several = dict(_graphs.gradient_parts(outputs, self._leaves))
-        self.indices: list[int] = []  # of the leaf, for each part; those of one leaf in their order
+        self.indices: list[int] = []  # the leaf of each part; parts of one leaf in the order in which they arrive
+        # The node that computes the part, and which of its results it is. None for a leaf that has only one part.
         self._nodes: list[tuple[Any, int] | None] = []
         for index in range(len(self._leaves)):
             for part in several.get(index, [None]):
@@ -41,7 +44,7 @@ class GradientParts:
 
     @contextlib.contextmanager
     def _ended(self) -> Iterator[None]:
-        """The backward ends at the cuts, and does not go on to what they came from."""
+        """While this is open, a backward stops at the cuts."""
         if self._cut is None:
             yield
             return
@@ -54,7 +57,7 @@ class GradientParts:
     def run(
         self, outputs: list[torch.Tensor], gradients: list[torch.Tensor], **options: bool
     ) -> list[torch.Tensor | None]:
-        """The parts, by torch.autograd.grad: some of the outputs may be left out."""
+        """Run torch.autograd.grad, and return the parts. `outputs` may be a subset of the outputs of the call."""
         found: list[torch.Tensor | None] = [None] * len(self._nodes)
         hooks = [
             part[0].register_hook(_taken(found, number, part[1]))
@@ -74,6 +77,8 @@ class GradientParts:
 
 
 def _taken(found: list[torch.Tensor | None], number: int, index: int) -> Callable[[Any, Any], None]:
+    """A hook of a node that notes its result `index` as part `number`."""
+
     def hook(given: Any, _: Any) -> None:
         found[number] = given[index]
 
