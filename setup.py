@@ -73,11 +73,15 @@ class Unit:
     flags: Flags
 
 
-def folder(name: str, flags: Flags, *, without: tuple[str, ...] = ()) -> Unit:
-    """The files of a folder of native/ but for bindings and those named; not those of folders in it."""
+def folder(name: str, flags: Flags) -> Unit:
+    """The files of a folder of native/ but for bindings; not those of folders in it."""
     found = sorted(Path("native", name).glob("*.cpp"))
-    kept = tuple(path for path in found if not path.stem.startswith("bindings") and path.name not in without)
-    return Unit(name, kept, flags)
+    return Unit(name, tuple(path for path in found if not path.stem.startswith("bindings")), flags)
+
+
+def together(name: str, flags: Flags, *names: str) -> Unit:
+    """The files of several folders, as one unit."""
+    return Unit(name, tuple(path for one in names for path in folder(one, flags).sources), flags)
 
 
 def folders(name: str, flags: Flags) -> tuple[Unit, ...]:
@@ -113,8 +117,7 @@ class Library:
 
 
 # What graphs use of the tape, without the tape.
-_TAPE_STEPS = ("collectives.cpp", "ops.cpp", "steps.cpp")
-_STEPS = files("tape/steps", _MANY, *(f"tape/{name}" for name in _TAPE_STEPS))
+_STEPS = folder("tape/steps", _MANY)
 LIBRARIES = {
     "_core": Library(
         (
@@ -134,7 +137,7 @@ LIBRARIES = {
     "_edge_entry": Library((files("edge/entry", _FAST, "edge/entry.cpp"),)),
     "_tape": Library(
         (
-            folder("tape", _MANY, without=_TAPE_STEPS),
+            together("tape", _MANY, "tape/capture", "tape/dispatch", "tape/replay"),
             _STEPS,
             files("cpython/frames", _MANY, "cpython/frames.cpp"),
             bindings("tape"),

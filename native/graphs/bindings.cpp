@@ -9,8 +9,8 @@
 #include "graphs/call/call_cache.h"
 #include "graphs/kernels/layers/result_placement.h"
 #include "memory/private_pools.h"
-#include "tape/slots.h"
-#include "tape/steps.h"
+#include "tape/capture/slots.h"
+#include "tape/steps/steps.h"
 
 namespace py = pybind11;
 using namespace torchreel::graphs;

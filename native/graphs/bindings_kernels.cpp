@@ -11,8 +11,8 @@
 #include "graphs/bindings.h"
 #include "graphs/kernels/layers/boxed.h"
 #include "graphs/kernels/layers/prepare.h"
-#include "tape/numbers.h"
-#include "tape/scalars.h"
+#include "tape/replay/numbers.h"
+#include "tape/steps/scalars.h"
 #include "torch/below_autograd.h"
 
 namespace py = pybind11;

@@ -250,8 +250,9 @@ Chunk Recording::recycle_oldest() {
 bool Recording::seal_idle_streams() {
   bool any = false;
   for (Stream* stream : registry) {
-    if (stream == current_stream || stream->epoch != epoch()) continue;
+    if (stream == current_stream) continue;
     std::lock_guard lock(stream->mutex);
+    if (stream->epoch != epoch()) continue;
     any = (stream->chunk.words != nullptr && take_back(stream)) || any;
   }
   return any;

@@ -2,6 +2,7 @@
 // Thread-safe; does not require the GIL.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <mutex>
@@ -43,7 +44,7 @@ class Spool {
   uint64_t events_end_ = sizeof(layout::EventsHeader);
   uint64_t definitions_end_ = 0;
   bool opened_ = false;
-  int error_ = 0;
+  std::atomic<int> error_{0};  // errno of the first write that failed; read without the lock
 };
 
 // Builds the payload of a definition.

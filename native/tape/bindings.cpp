@@ -5,16 +5,16 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "tape/decode.h"
-#include "tape/escapes.h"
-#include "tape/fallback.h"
-#include "tape/kept.h"
-#include "tape/numbers.h"
-#include "tape/plan.h"
-#include "tape/scalars.h"
-#include "tape/steps.h"
-#include "tape/traced_call.h"
-#include "tape/where.h"
+#include "tape/capture/decode.h"
+#include "tape/capture/traced_call.h"
+#include "tape/capture/where.h"
+#include "tape/dispatch/escapes.h"
+#include "tape/dispatch/fallback.h"
+#include "tape/replay/numbers.h"
+#include "tape/replay/plan.h"
+#include "tape/steps/kept.h"
+#include "tape/steps/scalars.h"
+#include "tape/steps/steps.h"
 
 namespace py = pybind11;
 using namespace torchreel::tape;

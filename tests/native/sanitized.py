@@ -10,6 +10,7 @@ import functools
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +65,11 @@ def run_watched(script: str, *arguments: object, libraries: dict[str, Path]) -> 
     return result.stdout
 
 
-def program(source: str, *parts: str, sanitizers: str) -> Path:
-    """A program of a file in this folder and files of native/."""
+def program(source: str, *parts: str, sanitizers: str, stand_ins: str = "") -> Path:
+    """A program of a file in this folder and files of native/.
+
+    `stand_ins` is a folder beside it with headers that stand for torch's; Python's own are there, too.
+    """
     target = ROOT / "build" / "sanitized" / sanitizers / Path(source).stem
     sources = [Path(__file__).parent / source, *(ROOT / "native" / part for part in parts)]
     headers = [path for part in parts for path in (ROOT / "native" / part).parent.glob("*.h")]
@@ -75,6 +79,8 @@ def program(source: str, *parts: str, sanitizers: str) -> Path:
     flags = ["-std=c++20", "-O1", "-g1", "-pthread", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
     made = target.with_name(f"{target.name}.{os.getpid()}")
     flags += ["-iquote", str(ROOT / "native")]
+    if stand_ins:
+        flags += ["-I", str(Path(__file__).parent / stand_ins), "-isystem", sysconfig.get_path("include")]
     command = [os.environ.get("CXX", "c++"), *flags, *map(str, sources), "-o", str(made)]
     compiled = subprocess.run(command, capture_output=True, text=True)
     assert compiled.returncode == 0, compiled.stderr

@@ -1,15 +1,18 @@
-"""The decoder, the pickle reader, the simulator and the heap, watched by the compiler's sanitizers."""
+"""The decoder, the pickle reader, the simulator, the heap and the recorder, watched by the compiler's sanitizers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.alone import run_alone
 from tests.native.sanitized import ADDRESS, THREAD, extensions, program, run, run_watched
+from torchreel import _decode
 
 HEAP = ("heap_threads.cpp", "memory/heap.cpp", "memory/tally.cpp")
+RECORDER = ("recording", "stream", "spool", "names", "counters", "termination")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,29 @@ def test_a_sample_of_the_heap(sanitizers: str) -> None:
 @pytest.mark.parametrize("sanitizers", [ADDRESS, THREAD])
 def test_the_heap(sanitizers: str, seed: int) -> None:
     assert "allocs" in run(program(*HEAP, sanitizers=sanitizers), seed, 6, 60_000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("seed", "threads", "rounds"), [(1, 3, 20_000), (2, 6, 8000), (3, 12, 4000), (4, 2, 60_000)])
+@pytest.mark.parametrize("sanitizers", [ADDRESS, THREAD])
+def test_the_recorder(sanitizers: str, seed: int, threads: int, rounds: int, tmp_path: Path) -> None:
+    """Streams, the flusher, the ring and the end of threads, without torch. What is left on disk is whole."""
+    sources = (f"record/{name}.cpp" for name in RECORDER)
+    built = program("recorder_threads.cpp", *sources, sanitizers=sanitizers, stand_ins="recorder_alone")
+    for line in run(built, seed, threads, rounds, tmp_path).splitlines():
+        name, written, complete = line.split()
+        found = marks_of(tmp_path / name)
+        assert (name, found) == (name, int(written)) if complete == "all" else 0 < found <= int(written)
+    for number in range(4):
+        assert marks_of(tmp_path / f"dump{number}") > 0
+
+
+def marks_of(spool: Path) -> int:
+    decoder = _decode.Spool(bytes(spool))
+    count = 0
+    while (batches := decoder.next()) is not None:
+        count += pa.record_batch(batches["marks"]).num_rows if "marks" in batches else 0
+    return count
 
 
 @pytest.mark.parametrize("sanitizers", [ADDRESS, THREAD])

@@ -2,7 +2,7 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 namespace torchreel::graphs {
 

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "tape/enums.h"
+#include "tape/steps/enums.h"
 #include "torch/tensor_layout.h"
 #include "torch/tensor_state.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "graphs/kernels/handwritten.h"
-#include "tape/numbers.h"
+#include "tape/replay/numbers.h"
 
 namespace torchreel::graphs {
 

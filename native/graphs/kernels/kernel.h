@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tape/ops.h"
+#include "tape/steps/ops.h"
 
 namespace torchreel::graphs {
 

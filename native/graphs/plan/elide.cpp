@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "graphs/plan/pool.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 namespace torchreel::graphs {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "tape/collectives.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
+#include "tape/steps/collectives.h"
 
 namespace torchreel::graphs {
 

@@ -9,8 +9,8 @@
 
 #include "graphs/plan/elide.h"
 #include "graphs/plan/static_checks.h"
-#include "tape/collectives.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
+#include "tape/steps/collectives.h"
 #include "torch/below_autograd.h"
 
 namespace torchreel::graphs {

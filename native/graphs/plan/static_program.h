@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tape/plan.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
+#include "tape/replay/plan.h"
 
 namespace torchreel::graphs {
 

@@ -8,7 +8,7 @@
 #include "graphs/kernels/layers/boxed.h"
 #include "graphs/run/numbers.h"
 #include "graphs/run/unplanned.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 #include "torch/one_thread.h"
 
 namespace torchreel::graphs {

@@ -7,7 +7,7 @@
 
 #include "graphs/run/graph.h"
 #include "graphs/run/one_thread_trial.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 #include "torch/one_thread.h"
 
 namespace torchreel::graphs {

@@ -2,7 +2,7 @@
 
 #include "graphs/kernels/layers/boxed.h"
 #include "graphs/run/graph.h"
-#include "tape/numbers.h"
+#include "tape/replay/numbers.h"
 
 namespace torchreel::graphs {
 

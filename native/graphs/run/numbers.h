@@ -6,7 +6,7 @@
 
 #include "graphs/kernels/kernel.h"
 #include "graphs/plan/loans.h"
-#include "tape/plan.h"
+#include "tape/replay/plan.h"
 
 namespace torchreel::graphs {
 

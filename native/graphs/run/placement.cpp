@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 namespace torchreel::graphs {
 

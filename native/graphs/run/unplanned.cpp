@@ -2,8 +2,8 @@
 
 #include "graphs/kernels/layers/boxed.h"
 #include "graphs/run/graph.h"
-#include "tape/numbers.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
+#include "tape/replay/numbers.h"
 
 namespace torchreel::graphs {
 

@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 #include "torch/below_autograd.h"
 
 namespace torchreel::graphs {

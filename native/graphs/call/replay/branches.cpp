@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "graphs/call/replay/side_effects.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 namespace torchreel::graphs {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 namespace torchreel::graphs {
 

@@ -7,7 +7,7 @@
 #include "graphs/call/replay/outputs.h"
 #include "graphs/call/replay/side_effects.h"
 #include "graphs/kernels/layers/boxed.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 #include "torch/below_autograd.h"
 
 namespace torchreel::graphs {

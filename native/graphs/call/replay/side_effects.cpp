@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "graphs/call/replay/addresses.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 namespace torchreel::graphs {
 

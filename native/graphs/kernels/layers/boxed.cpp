@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graphs/kernels/layers/result_placement.h"
-#include "tape/collectives.h"
+#include "tape/steps/collectives.h"
 #include "torch/below_autograd.h"
 
 namespace torchreel::graphs {

@@ -1,6 +1,6 @@
 #include "graphs/kernels/layers/forwards.h"
 
-#include "tape/numbers.h"
+#include "tape/replay/numbers.h"
 
 namespace torchreel::graphs {
 

@@ -30,7 +30,7 @@ SHARDS = 3
 
 _SHARD = """\
 // Written by torchreel.tape.codegen.generator: shard {shard} of {shards}.
-#include "tape/capture.h"
+#include "tape/capture/capture.h"
 
 // They use types that they do not include.
 #include <torch/library.h>
@@ -54,7 +54,7 @@ void register_shard_{shard}(torch::Library& aten) {{
 
 _ALL = """\
 // Written by torchreel.tape.codegen.generator, which calls its {shards} shards.
-#include "tape/wrappers.h"
+#include "tape/dispatch/wrappers.h"
 
 namespace torchreel::tape {{
 

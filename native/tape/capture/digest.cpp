@@ -1,4 +1,4 @@
-#include "tape/digest.h"
+#include "tape/capture/digest.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/core/LegacyTypeDispatch.h>

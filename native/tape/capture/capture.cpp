@@ -1,4 +1,4 @@
-#include "tape/capture.h"
+#include "tape/capture/capture.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/SequenceNumber.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "tape/where.h"
+#include "tape/capture/where.h"
 
 namespace torchreel::tape {
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tape/arena.h"
+#include "tape/capture/arena.h"
 
 namespace torchreel::tape {
 

@@ -1,4 +1,4 @@
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
 
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>

@@ -1,4 +1,4 @@
-#include "tape/ops.h"
+#include "tape/steps/ops.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tape/collectives.h"
+#include "tape/steps/collectives.h"
 
 namespace torchreel::tape {
 

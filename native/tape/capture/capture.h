@@ -20,11 +20,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "tape/arena.h"
-#include "tape/digest.h"
-#include "tape/ops.h"
-#include "tape/slots.h"
-#include "tape/words.h"
+#include "tape/capture/arena.h"
+#include "tape/capture/digest.h"
+#include "tape/capture/slots.h"
+#include "tape/capture/words.h"
+#include "tape/steps/ops.h"
 
 namespace torchreel::tape {
 

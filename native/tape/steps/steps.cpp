@@ -1,10 +1,10 @@
-#include "tape/steps.h"
+#include "tape/steps/steps.h"
 
 #include <ATen/EmptyTensor.h>
 #include <pybind11/stl.h>
 
-#include "tape/enums.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
+#include "tape/steps/enums.h"
 
 namespace py = pybind11;
 

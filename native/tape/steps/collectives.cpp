@@ -1,4 +1,4 @@
-#include "tape/collectives.h"
+#include "tape/steps/collectives.h"
 
 #include <Python.h>
 #include <pybind11/pybind11.h>

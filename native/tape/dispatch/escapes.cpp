@@ -1,10 +1,10 @@
-#include "tape/escapes.h"
+#include "tape/dispatch/escapes.h"
 
 #include <Python.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "tape/capture.h"
+#include "tape/capture/capture.h"
 
 namespace torchreel::tape {
 

@@ -1,4 +1,4 @@
-#include "tape/where.h"
+#include "tape/capture/where.h"
 
 #include <memory>
 #include <mutex>

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "tape/capture.h"
-#include "tape/kept.h"
+#include "tape/capture/capture.h"
+#include "tape/steps/kept.h"
 
 namespace torchreel::tape {
 

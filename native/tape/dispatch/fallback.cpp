@@ -1,13 +1,13 @@
-#include "tape/fallback.h"
+#include "tape/dispatch/fallback.h"
 
 #include <ATen/core/Generator.h>
 #include <torch/library.h>
 
 #include <memory>
 
-#include "tape/capture.h"
-#include "tape/composites.h"
-#include "tape/wrappers.h"
+#include "tape/capture/capture.h"
+#include "tape/dispatch/composites.h"
+#include "tape/dispatch/wrappers.h"
 
 namespace torchreel::tape {
 

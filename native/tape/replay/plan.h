@@ -16,9 +16,9 @@
 #include <variant>
 #include <vector>
 
-#include "tape/digest.h"
-#include "tape/formula.h"
-#include "tape/ops.h"
+#include "tape/capture/digest.h"
+#include "tape/replay/formula.h"
+#include "tape/steps/ops.h"
 
 namespace torchreel::tape {
 

@@ -1,4 +1,4 @@
-#include "tape/plan.h"
+#include "tape/replay/plan.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -7,10 +7,10 @@
 
 #include <sstream>
 
-#include "tape/collectives.h"
-#include "tape/enums.h"
-#include "tape/numbers.h"
-#include "tape/slots.h"
+#include "tape/capture/slots.h"
+#include "tape/replay/numbers.h"
+#include "tape/steps/collectives.h"
+#include "tape/steps/enums.h"
 
 namespace torchreel::tape {
 

@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "tape/capture.h"
+#include "tape/capture/capture.h"
 
 namespace torchreel::tape {
 

@@ -1,4 +1,4 @@
-#include "tape/decode.h"
+#include "tape/capture/decode.h"
 
 #include <pybind11/stl.h>
 
@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "base/clock.h"
-#include "tape/enums.h"
-#include "tape/where.h"
+#include "tape/capture/where.h"
+#include "tape/steps/enums.h"
 
 namespace py = pybind11;
 

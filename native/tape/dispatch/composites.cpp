@@ -1,4 +1,4 @@
-#include "tape/composites.h"
+#include "tape/dispatch/composites.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "tape/capture.h"
+#include "tape/capture/capture.h"
 
 namespace torchreel::tape {
 

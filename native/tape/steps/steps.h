@@ -3,8 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
-#include "tape/kept.h"
-#include "tape/plan.h"
+#include "tape/replay/plan.h"
+#include "tape/steps/kept.h"
 
 namespace torchreel::tape {
 

@@ -1,8 +1,8 @@
-#include "tape/traced_call.h"
+#include "tape/capture/traced_call.h"
 
 #include <stdexcept>
 
-#include "tape/fallback.h"
+#include "tape/dispatch/fallback.h"
 
 namespace torchreel::tape {
 
