@@ -34,9 +34,9 @@ $(STAMPS)/viewer: $(STAMPS)/torch $(VIEWER) viewer/package.json
 test: $(STAMPS)/native $(STAMPS)/dev lint $(STAMPS)/viewer
 	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS) $(PYTEST_OPTIONS)
 
-# The rooms that need no torch: reels and what is made of them, and the simulator.
+# The rooms that need no torch: reels and what is made of them, and the simulator. Without whole programs and browsers.
 quick: $(STAMPS)/native $(STAMPS)/dev
-	$(LIMIT) 600 $(PYTHON) -m pytest -m "not long and not programs" $(WORKERS) \
+	$(LIMIT) 600 $(PYTHON) -m pytest -m "not long and not programs and not browser" $(WORKERS) \
 		tests/reel tests/ingest tests/analyze tests/export tests/program tests/simulator tests/test_layering.py
 
 test-long: $(STAMPS)/native $(STAMPS)/dev

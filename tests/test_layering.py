@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ PRIVATE_ELSEWHERE = {
 OTHER_PACKAGES = ("edge/formats/onnx/", "edge/formats/executorch/")
 
 
+@functools.cache
 def files() -> list[Path]:
     return sorted(path for path in SOURCE.rglob("*.py") if "start_up" not in path.parts)
 
@@ -96,14 +98,20 @@ def imported(path: Path) -> Iterator[str]:
                 yield node.module
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_follow_the_data(path: Path) -> None:
-    room = room_of(path)
+ROOMS = sorted({room_of(path) for path in files()})
+
+
+def files_of(room: str) -> list[Path]:
+    return [path for path in files() if room_of(path) == room]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_follow_the_data(room: str) -> None:
     if room in ("errors", "_version", "_collector", "_units"):
         allowed: set[str] = set()
     else:
         allowed = ALLOWED[room] | {room, "errors", "_version", "__version__", "_collector", "_units"}
-    for module in imported(path):
+    for path, module in ((one, name) for one in files_of(room) for name in imported(one)):
         if module == "torch" or module.startswith("torch."):
             doctor = path.name == "doctor.py" and room == "cli"
             assert room in MAY_IMPORT_TORCH or doctor, f"{path} imports torch"
@@ -111,15 +119,18 @@ def test_imports_follow_the_data(path: Path) -> None:
             assert module.split(".")[1] in allowed, f"{path} imports {module}"
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_private_torch_and_cpython_have_one_place(path: Path) -> None:
-    name = path.relative_to(SOURCE).as_posix()
-    if room_of(path) in ("_torch", "_cpython"):
-        return
-    found = {text for _, text in private_uses(path)}
-    if name.startswith(OTHER_PACKAGES):
-        found = {text for text in found if not text.startswith(".")}
-    assert found == PRIVATE_ELSEWHERE.get(name, set()), f"{name}: move it to src/torchreel/_torch or _cpython"
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("_torch", "_cpython")])
+def test_private_torch_and_cpython_have_one_place(room: str) -> None:
+    for path in files_of(room):
+        name = path.relative_to(SOURCE).as_posix()
+        found = {text for _, text in private_uses(path)}
+        if name.startswith(OTHER_PACKAGES):
+            found = {text for text in found if not text.startswith(".")}
+        assert found == PRIVATE_ELSEWHERE.get(name, set()), f"{name}: move it to src/torchreel/_torch or _cpython"
+
+
+def test_the_exceptions_exist() -> None:
+    assert {name for name in PRIVATE_ELSEWHERE if not (SOURCE / name).is_file()} == set()
 
 
 @pytest.mark.parametrize(
@@ -219,6 +230,7 @@ TESTED_IN = {
 }
 
 
+@functools.cache
 def places_of_sources() -> dict[str, set[Path]]:
     """For each name of a source, the folders of `src/torchreel` and `native` that it lies in."""
     found: dict[str, set[Path]] = {}
@@ -229,23 +241,26 @@ def places_of_sources() -> dict[str, set[Path]]:
     return found
 
 
+@functools.cache
 def files_of_tests() -> list[Path]:
     return sorted(path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
 
 
-@pytest.mark.parametrize("test", files_of_tests(), ids=str)
-def test_tests_mirror_the_sources(test: Path) -> None:
+def test_tests_of_no_room_are_known() -> None:
+    assert {test.name for test in files_of_tests() if test.parent == Path()} == OF_THE_WHOLE
+
+
+@pytest.mark.parametrize("room", sorted({test.parts[0] for test in files_of_tests() if len(test.parts) > 1}))
+def test_tests_mirror_the_sources(room: str) -> None:
     """A test lies in the folder of a room, and where a source of that room has its name, beside that source."""
-    if test.parent == Path():
-        assert test.name in OF_THE_WHOLE, f"{test} is of no room"
-        return
-    if test.parent in OF_A_WHOLE_ROOM:
-        return
     folders = {path.relative_to(root) for root in (SOURCE, NATIVE) for path in root.rglob("*") if path.is_dir()}
-    assert test.parent in folders, f"{test}: neither src/torchreel nor native has a folder {test.parent}"
-    places = places_of_sources().get(test.stem.removeprefix("test_"), set())
-    own = {place for place in places if place.parts[:1] == test.parts[:1]}
-    assert not own or test.parent in own, f"{test}: its source lies in {', '.join(map(str, own))}"
+    for test in files_of_tests():
+        if test.parts[0] != room or test.parent in OF_A_WHOLE_ROOM:
+            continue
+        assert test.parent in folders, f"{test}: neither src/torchreel nor native has a folder {test.parent}"
+        places = places_of_sources().get(test.stem.removeprefix("test_"), set())
+        own = {place for place in places if place.parts[:1] == test.parts[:1]}
+        assert not own or test.parent in own, f"{test}: its source lies in {', '.join(map(str, own))}"
 
 
 def test_every_room_has_tests() -> None:

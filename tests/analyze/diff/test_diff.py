@@ -9,7 +9,7 @@ import pytest
 
 import torchreel
 from tests.synthetic import START, Call, Process, call, write_reel
-from torchreel.analyze.diff import BY, diff, parse_limits
+from torchreel.analyze.diff import BY, Diff, diff, parse_limits
 from torchreel.errors import OptionError
 from torchreel.reel.meta import write_meta
 from torchreel.reel.write import write_process
@@ -37,9 +37,10 @@ def stepped(path: Path, steps: list[list[Call]], allocs: tuple[tuple[str, int], 
     return torchreel.load(path)
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> tuple[torchreel.Reel, torchreel.Reel]:
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[torchreel.Reel, torchreel.Reel]:
     """A takes 100 and 120 ns a step in mm, B 150 twice, and aten::relu instead of aten::sin."""
+    tmp_path = tmp_path_factory.mktemp("pair")
     a = stepped(
         tmp_path / "a.reel",
         [
@@ -58,8 +59,13 @@ def pair(tmp_path: Path) -> tuple[torchreel.Reel, torchreel.Reel]:
     return a, b
 
 
-def test_steps_are_compared_and_those_at_the_ends_left_out(pair: tuple[torchreel.Reel, torchreel.Reel]) -> None:
-    found = diff(*pair)
+@pytest.fixture(scope="module")
+def changes(pair: tuple[torchreel.Reel, torchreel.Reel]) -> Diff:
+    return diff(*pair)
+
+
+def test_steps_are_compared_and_those_at_the_ends_left_out(changes: Diff) -> None:
+    found = changes
     assert (found.per, found.a_steps, found.b_steps) == ("step", 2, 2)
     assert found.rows.to_pylist() == [
         {
@@ -164,9 +170,8 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("text", "broken"), LIMITS.items())
-def test_limits(pair: tuple[torchreel.Reel, torchreel.Reel], text: str, broken: bool) -> None:
-    found = diff(*pair)
-    assert any(limit.is_broken(found) for limit in parse_limits(text)) is broken
+def test_limits(changes: Diff, text: str, broken: bool) -> None:
+    assert any(limit.is_broken(changes) for limit in parse_limits(text)) is broken
 
 
 @pytest.mark.parametrize(

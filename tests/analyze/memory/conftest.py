@@ -27,6 +27,12 @@ class Programs:
         return next(memory for memory in found if memory.history.process == 0)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "programs" in getattr(item, "fixturenames", ()) and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.programs)
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     directory = tmp_path_factory.mktemp("programs")
