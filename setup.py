@@ -315,7 +315,9 @@ class Wheel(bdist_wheel):
         if not (HERE / "src/torchreel/web/page/page.js").is_file():
             (HERE / "src/torchreel/web/page").mkdir(exist_ok=True)
             for command in (["install", "--silent", "--no-fund", "--no-audit"], ["run", "--silent", "build"]):
-                if subprocess.run(["./npm", *command], cwd=HERE / "viewer", env={**os.environ, "PYTHON": sys.executable}).returncode:
+                if subprocess.run(
+                    ["./npm", *command], cwd=HERE / "viewer", env={**os.environ, "PYTHON": sys.executable}
+                ).returncode:
                     raise SystemExit("The viewer's page could not be built: see above.")
         super().run()
 
