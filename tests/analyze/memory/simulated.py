@@ -10,8 +10,8 @@ import numpy as np
 
 from tests.analyze.memory.traces import Trace
 from torchreel.analyze.memory import DeviceMemory
+from torchreel.reel.allocator_history.actions import ACTIONS
 from torchreel.simulator import simulate
-from torchreel.simulator.actions import ACTIONS
 
 Event = tuple[str, int, int, int, tuple[int, int]]
 _SIZES = (100, 512, 2_000, 70_000, 900_000, 1 << 20, 3 << 20, 9 << 20, 11 << 20, 40 << 20)
