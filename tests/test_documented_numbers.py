@@ -40,6 +40,15 @@ def test_a_table_says_what_it_was_measured_with(page: Path, name: str) -> None:
         assert word in block
 
 
+@pytest.mark.parametrize("name", ["caching", "history"])
+def test_the_allocator_and_the_history_are_measured(name: str) -> None:
+    results = document.read()[name]["results"]
+    assert results and all(result["measured"] for result in results)
+    ((page, _),) = [place for place in PLACES if place[1] == name]
+    (block,) = re.findall(rf"<!-- {name} -->\n(.*?)<!-- end of {name} -->", page.read_text(), re.DOTALL)
+    assert all(result["what"] in block for result in results) and "Not measured yet." not in block
+
+
 def test_a_number_that_is_changed_by_hand_is_found() -> None:
     page, name = next((page, name) for page, name in PLACES if name == "op_cost")
     text, measured = page.read_text(), document.read()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -226,6 +228,44 @@ def test_steps_marks_and_schedule(tmp_path: Path) -> None:
     assert reel.steps.column("step").to_pylist() == list(range(11))
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"skip_first_wait": 1},
+        {"skip_first": 2, "skip_first_wait": 1},
+        {"repeat": 2, "skip_first_wait": 1},
+        {"skip_first": 1, "repeat": 1, "skip_first_wait": 1},
+        {"warmup": 0, "skip_first_wait": 1},
+        {"skip_first_wait": 0},
+    ],
+    ids=str,
+)
+def test_a_schedule_records_the_steps_that_torch_s_would(plan: dict[str, int]) -> None:
+    words = {"wait": 3, "warmup": 1, "active": 2, **plan}
+    recording = (torch.profiler.ProfilerAction.RECORD, torch.profiler.ProfilerAction.RECORD_AND_SAVE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch recommends a warm-up
+        theirs = torch.profiler.schedule(**words)
+    ours = torchreel.schedule(**words)
+    steps = [step for step in range(40) if ours.records(step)]
+    assert steps and steps == [step for step in range(40) if theirs(step) in recording]
+
+
+def test_a_schedule_takes_the_words_of_torch_s() -> None:
+    theirs, ours = (inspect.signature(made).parameters for made in (torch.profiler.schedule, torchreel.schedule))
+    assert set(ours) == set(theirs)
+
+
+def test_the_first_wait_of_a_recording_is_left_out(tmp_path: Path) -> None:
+    plan = torchreel.schedule(wait=2, active=1, skip_first=1, skip_first_wait=1)
+    with torchreel.record(tmp_path / "a.reel", schedule=plan) as recorder:
+        for i in range(6):
+            with torchreel.range(f"step {i}"):
+                torch.ones(1)
+            recorder.step()
+    assert names(torchreel.load(tmp_path / "a.reel"), "kind = 'range'") == ["step 1", "step 4"]
+
+
 def test_steps_follow_the_first_optimizer(tmp_path: Path) -> None:
     parameter = torch.nn.Parameter(torch.ones(2))
     first, second = (torch.optim.SGD([parameter], lr=0.1) for _ in range(2))
@@ -305,6 +345,16 @@ def test_range_is_a_decorator(tmp_path: Path) -> None:
 def test_a_wrong_option_is_a_sentence(tmp_path: Path, options: dict) -> None:
     with pytest.raises(OptionError, match=r"\.$"):
         torchreel.record(tmp_path / "a.reel", **options).start()
+    assert not (tmp_path / "a.reel").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("shape", r"did you mean 'shapes'\?"), ("memroy", r"did you mean 'memory'\?"), ("zzz", "there are shapes, ")],
+)
+def test_an_unknown_option_is_a_sentence_that_names_the_nearest(tmp_path: Path, name: str, hint: str) -> None:
+    with pytest.raises(OptionError, match=rf"There is no option '{name}' of a recording: {hint}"):
+        torchreel.record(tmp_path / "a.reel", **{name: True})
     assert not (tmp_path / "a.reel").exists()
 
 
