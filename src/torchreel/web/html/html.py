@@ -18,7 +18,7 @@ import hashlib
 import shlex
 from typing import Any, BinaryIO
 
-from torchreel.errors import OptionError, TorchreelError, ViewerError
+from torchreel.errors import EdgeError, OptionError, TorchreelError, ViewerError
 from torchreel.export.output import Progress, Target, writing
 from torchreel.reel import Reel
 from torchreel.reel.sizes import parse_size
@@ -140,7 +140,7 @@ class _Content:
             asked = {"hide": "kernel"} if path == "lanes" and self.calls.has_kernels else query
             return Answers.encoded({"answer": self._answers.answer("GET", path, asked, b"")})
         except TorchreelError as error:
-            if not isinstance(error, OptionError):
+            if not isinstance(error, (OptionError, EdgeError)):
                 raise
             return Answers.encoded({"error": str(error)})
 
