@@ -130,20 +130,6 @@ def test_hiding_a_kind_has_an_address_and_takes_its_calls_away(page: Page) -> No
     page.until(lambda: "hide=" not in page.page.url, "the address without it")
 
 
-def test_a_track_folds_by_its_title(page: Page) -> None:
-    page.page.reload()  # other tests may have scrolled
-    page.settle()
-    page.show("#/timeline")
-    page.page.keyboard.press("0")
-    page.settle()
-    box = page.all("timeline-canvas").bounding_box()
-    top = 28 + 16 + 18 + 2 * 34
-    page.page.mouse.click(box["x"] + 40, box["y"] + top + 8)
-    page.until(lambda: "fold=0%2F0" in page.page.url, "the fold in the address")
-    page.page.mouse.click(box["x"] + 40, box["y"] + top + 8)
-    page.until(lambda: "fold=" not in page.page.url, "the track again")
-
-
 GROWING = """
 import sys, torch, torchreel
 model = torch.nn.Linear(8, 8)
