@@ -97,6 +97,10 @@ class Page:
         self.until(lambda: self.count(f"screen-{screen}") == 1, f"the screen {screen}")
         self.settle()
 
+    def address(self) -> str:
+        """What playwright itself remembers may be older: it learns of a change with the next answer of the page."""
+        return str(self.page.evaluate("location.href"))
+
     def all(self, name: str) -> Any:
         return self.page.locator(f'[data-testid="{name}"]')
 

@@ -27,7 +27,7 @@ def page(browser: Any, trained: Path) -> Iterator[Page]:
 
 
 def test_the_token_does_not_stay_in_the_address(page: Page) -> None:
-    assert "token" not in page.page.url
+    assert "token" not in page.address()
 
 
 def test_the_overview_adds_up_to_a_step(page: Page, trained: Path) -> None:
@@ -67,7 +67,7 @@ def test_flame_and_memory(page: Page, trained: Path) -> None:
     expected = holders(memory, "stack").to_pylist()
     assert [int(row.get_attribute("data-bytes")) for row in rows.all()] == [row["bytes"] for row in expected]
     page.all("memory-canvas").click(position={"x": 5, "y": 50})
-    page.until(lambda: "event=" in page.page.url, "another moment")
+    page.until(lambda: "event=" in page.address(), "another moment")
 
 
 def test_the_tape_has_its_ops(page: Page, trained: Path) -> None:
@@ -175,7 +175,7 @@ def test_dark_and_light(page: Page) -> None:
     assert page.page.evaluate("document.documentElement.dataset.theme") == "light"
     page.all("theme").click()
     page.until(lambda: page.page.evaluate("document.documentElement.dataset.theme") == "dark", "dark")
-    assert "theme=dark" in page.page.url
+    assert "theme=dark" in page.address()
 
 
 def test_a_reel_without_anything_says_what_to_record(browser: Any, tmp_path: Path) -> None:

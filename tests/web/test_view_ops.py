@@ -60,11 +60,11 @@ def test_arrows_move_through_the_flame_graph(page: Page) -> None:
     page.until(lambda: told(page) == inner, "the box below")
     page.page.keyboard.press("Enter")
     page.until(lambda: page.page.get_by_text("← whole width").count() == 1, "the whole width")
-    address = page.page.url
+    address = page.address()
     page.page.keyboard.press("Escape")
     page.until(lambda: told(page) == first, "the box around it")
     page.page.keyboard.press("Escape")
-    page.until(lambda: "top=" not in page.page.url, "the whole graph")
+    page.until(lambda: "top=" not in page.address(), "the whole graph")
     # The address brings the box back.
     page.show(address[address.index("#") :])
     page.until(lambda: told(page) == inner, "the box of the address")
@@ -107,10 +107,10 @@ def test_a_row_of_ops_opens_its_slowest_calls(page: Page, trained: Path) -> None
     name = rows.nth(1).get_attribute("data-name")
     shown = [row.get_attribute("data-op") for row in page.wait_for("slowest-row").all()]
     assert shown == [f"{row['process']}:{row['id']}" for row in slowest(reel, {"name": name}, 10).to_pylist()]
-    assert "open=" in page.page.url
+    assert "open=" in page.address()
     page.all("slowest-row").first.get_by_text("timeline").click()
     page.until(lambda: page.count("details-name") == 1, "the call in the timeline")
-    assert page.page.url.endswith(f"op={shown[0].replace(':', '%3A')}")
+    assert page.address().endswith(f"op={shown[0].replace(':', '%3A')}")
 
 
 @pytest.mark.parametrize("sort", ["self", "total", "count", "memory", "flops", "average"])
@@ -151,7 +151,7 @@ def test_the_tree_of_modules(page: Page, trained: Path) -> None:
     rows.first.focus()
     page.page.keyboard.press("ArrowLeft")
     page.until(lambda: page.count("module-row") < len(expected), "a closed tree")
-    assert "open=" in page.page.url
+    assert "open=" in page.address()
     page.page.keyboard.press("ArrowRight")
     page.until(lambda: page.count("module-row") == len(expected), "an open tree")
     page.page.keyboard.press("ArrowRight")

@@ -97,7 +97,7 @@ def test_a_line_has_an_address(page: Page, directory: Path) -> None:
     page.show(f"#/source?file={directory / 'same.py'}")
     page.wait_for("source-line").first.locator("a").click()
     page.until(lambda: page.page.locator(f'tr.hot[data-line="{COSTLY}"]').count() == 1, "the line of the address")
-    assert f"line={COSTLY}" in page.page.url
+    assert f"line={COSTLY}" in page.address()
 
 
 def test_a_long_file_is_folded_where_nothing_costs(page: Page, directory: Path) -> None:

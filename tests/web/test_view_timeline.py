@@ -95,7 +95,7 @@ def test_a_step_becomes_the_range_of_all_screens_and_a_mark(page: Page, ranks: t
     page.page.keyboard.press("m")
     page.page.keyboard.press("r")
     page.until(lambda: page.count("range") == 1, "the range")
-    assert "marks=" in page.page.url and f"range={STEP_NS}-{2 * STEP_NS}" in page.page.url
+    assert "marks=" in page.address() and f"range={STEP_NS}-{2 * STEP_NS}" in page.address()
     page.page.keyboard.press("4")
     rows = page.wait_for("op-row", 3)
     expected = averages(ranks, within=(_begin(ranks) + STEP_NS, _begin(ranks) + 2 * STEP_NS))
@@ -123,11 +123,25 @@ def test_hiding_a_kind_has_an_address_and_takes_its_calls_away(page: Page) -> No
     )
     before = page.page.evaluate(lanes)
     page.page.locator(".kinds button", has_text="kernel").click()
-    page.until(lambda: "hide=kernel" in page.page.url, "the address")
+    page.until(lambda: "hide=kernel" in page.address(), "the address")
     page.settle()
     assert page.page.evaluate(lanes) == before - 8
     page.page.locator(".kinds button", has_text="kernel").click()
-    page.until(lambda: "hide=" not in page.page.url, "the address without it")
+    page.until(lambda: "hide=" not in page.address(), "the address without it")
+
+
+def test_a_track_folds_by_its_title(page: Page) -> None:
+    page.page.reload()  # other tests may have scrolled
+    page.settle()
+    page.show("#/timeline")
+    page.page.keyboard.press("0")
+    page.settle()
+    box = page.all("timeline-canvas").bounding_box()
+    top = 28 + 16 + 18 + 2 * 34
+    page.page.mouse.click(box["x"] + 40, box["y"] + top + 8)
+    page.until(lambda: "fold=0%2F0" in page.address(), "the fold in the address")
+    page.page.mouse.click(box["x"] + 40, box["y"] + top + 8)
+    page.until(lambda: "fold=" not in page.address(), "the track again")
 
 
 GROWING = """
