@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ FUNCTIONS_OF_TORCHSCRIPT = (
     "prim::awaitable_wait",
 )
 """They live as long as torch does, and stand in no list but the table itself."""
+NAMESPACES_OF_TORCH = ("aten", "prim", "prims", "quantized", "onednn", "mkldnn", "mkl", "inductor", "profiler")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,6 +31,15 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for plugin in (limits, seeds, skipped):
         config.pluginmanager.register(plugin)
+
+
+def pytest_collection_finish() -> None:
+    """What torch and the tests' files hold stays: whoever looks through all objects sees what came after it alone.
+
+    Each gc.collect(), and each recording that asks which tensors live, would else look at 800,000 of them.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -48,13 +60,24 @@ def freed_ops_are_no_builtins() -> None:
         return
     builtins = torch.jit._builtins
     table = builtins._get_builtin_table()
-    living = {id(function) for function, _ in builtins._builtin_ops}
-    for namespace in vars(torch.ops).values():
-        if isinstance(namespace, torch._ops._OpNamespace):
-            living.update(id(packet._op) for packet in vars(namespace).values() if hasattr(packet, "_op"))
-    for address in table.keys() - living:
-        if table[address] not in FUNCTIONS_OF_TORCHSCRIPT:
+    if not _kept:
+        _kept.update((id(function), function) for function, _ in builtins._builtin_ops)
+    for address in table.keys() - _kept.keys():
+        space, _, name = table[address].partition("::")
+        packet = vars(vars(torch.ops).get(space, object)).get(name)
+        if id(getattr(packet, "_op", None)) == address:
+            if space in NAMESPACES_OF_TORCH:
+                _kept[address] = packet._op
+        elif table[address] not in FUNCTIONS_OF_TORCHSCRIPT and not _is_listed(builtins, address):
             del table[address]
+
+
+def _is_listed(builtins: Any, address: int) -> bool:
+    return any(id(function) == address for function, _ in builtins._builtin_ops)
+
+
+_kept: dict[int, object] = {}
+"""Functions and ops of torch's own by their address: as they are kept alive, they need not be looked at again."""
 
 
 @pytest.fixture(autouse=True)

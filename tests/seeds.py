@@ -42,7 +42,7 @@ def sow(name: str) -> None:
     seed = seed_of(name)
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed() asks for each kind of device, which takes longer
 
 
 def pytest_report_header() -> str:

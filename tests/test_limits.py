@@ -17,6 +17,7 @@ from typing import IO
 
 import pytest
 
+from tests import limits, seeds, skipped
 from tests.in_child import in_child
 from tests.limits import OVER
 from tests.seeds import VARIABLE
@@ -38,7 +39,16 @@ def workers() -> list[str]:
 
 
 ALL = "from tests.conftest import *\n"
-LIMITS = "from tests import limits\ndef pytest_configure(config): config.pluginmanager.register(limits)\n"
+"""With seeds, for which every process imports torch: only where they count."""
+LIMITS = """
+from tests import limits, skipped
+def pytest_configure(config):
+    for plugin in (limits, skipped): config.pluginmanager.register(plugin)
+"""
+
+
+def test_the_tests_themselves_have_all_of_it(request: pytest.FixtureRequest) -> None:
+    assert all(request.config.pluginmanager.is_registered(plugin) for plugin in (limits, seeds, skipped))
 
 
 def suite(directory: Path, conftest: str = LIMITS, **tests: str) -> Path:
@@ -60,12 +70,13 @@ def start(directory: Path, *options: str, **environment: str) -> subprocess.Pope
     """The little suite, with the settings of this one, as a group of processes."""
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(directory)]
-        + ["-p", "no:cacheprovider", *options, str(directory)],
+        + ["-p", "no:cacheprovider", "-p", "xdist", "-p", "timeout", *options, str(directory)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | environment,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},  # others take as long to import as a run does
         start_new_session=True,
     )
 
@@ -131,7 +142,7 @@ def test_a_test_that_no_signal_reaches_is_ended_with_the_stacks_of_all_threads(t
 def test_a_run_whose_time_is_over_says_where_it_stands(tmp_path: Path, how: str) -> None:
     begun = tmp_path / "begun"
     body = f"import pathlib, threading\ndef standing_here():\n    pathlib.Path({str(begun)!r}).touch()\n"
-    suite(tmp_path, ALL, hang=body + "    threading.Event().wait()\nstanding_here()")
+    suite(tmp_path, hang=body + "    threading.Event().wait()\nstanding_here()")
     running = start(tmp_path, "-v", *(workers() if how == "shared out" else []))
     assert running.stdout is not None
     said = ""
@@ -158,7 +169,7 @@ def under_way(said: str) -> list[str]:
 
 def test_a_run_whose_time_is_over_while_it_prints_says_where_it_stands(tmp_path: Path) -> None:
     """The signal comes while standard output is being flushed, because nobody reads what the test prints."""
-    suite(tmp_path, ALL, hang="import sys\nsys.stdout.write('x' * 10**6)\nsys.stdout.flush()")
+    suite(tmp_path, hang="import sys\nsys.stdout.write('x' * 10**6)\nsys.stdout.flush()")
     running = start(tmp_path, "-s", "-k", "test_hang", PYTHONUNBUFFERED="")
     assert running.stdout is not None
     try:
@@ -190,7 +201,7 @@ def test_the_run_of_make_has_these_limits() -> None:
 
 def test_a_run_ends_with_what_was_skipped_and_why(tmp_path: Path) -> None:
     skips = "import pytest\npytest.skip('there is no {}')"
-    suite(tmp_path, ALL, one=skips.format("moon"), two=skips.format("moon"), three=skips.format("sun"))
+    suite(tmp_path, one=skips.format("moon"), two=skips.format("moon"), three=skips.format("sun"))
     (tmp_path / "test_file.py").write_text(
         "import pytest\npytest.importorskip('nonesuch', reason='no nonesuch here')\n"
     )

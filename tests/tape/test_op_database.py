@@ -10,7 +10,7 @@ import pytest
 
 from tests.tape.op_database import SOME_DTYPES, Way, calm, check, database, pytest_generate_tests, samples, title, ways  # noqa: F401
 
-_EVERY = 24  # op, of the sample
+_EVERY = 40  # op, of the sample
 _SHARDS = 2
 
 

@@ -73,7 +73,7 @@ def test_onnx(entry: Entry, tmp_path: Path) -> None:
         for name, entry in ZOO.items()
     ],
 )
-@pytest.mark.parametrize("delegate", [False, True])
+@pytest.mark.parametrize("delegate", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_executorch(entry: Entry, tmp_path: Path, delegate: bool) -> None:
     runtime = pytest.importorskip("executorch.runtime")
     path = zoo.save_executorch(entry, tmp_path / "model.pte", delegate)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import torchreel.edge
+from tests.alone import run_forked
 from tests.edge.nets import Net, batch
 from tests.edge.trial.damage import damaged, forged
 from tests.in_child import in_child
@@ -83,13 +84,23 @@ def _outcome(path: Path, right: Tensor) -> str:
     return "same" if is_same else "other"
 
 
-@pytest.mark.parametrize("suffix", [*ARCHIVES, ".onnx", ".pte"])
-def test_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Path) -> None:
-    save(tmp_path / f"model{suffix}")
-    counts = in_child(try_all, tmp_path / f"model{suffix}", damaged, range(100), "")
-    assert sum(counts.values()) == 100 and counts["sentence"] > 10
+def try_damaged(suffix: str, folder: Path, seeds: range) -> None:
+    save(folder / f"model{suffix}")
+    counts = in_child(try_all, folder / f"model{suffix}", damaged, seeds, "")
+    assert sum(counts.values()) == len(seeds) and counts["sentence"] > len(seeds) // 10
     if suffix in ARCHIVES:  # these have checksums
         assert counts["other"] == counts["error of a run"] == 0
+
+
+@pytest.mark.parametrize("suffix", [*ARCHIVES, ".onnx", ".pte"])
+def test_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Path) -> None:
+    try_damaged(suffix, tmp_path, range(25))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", [*ARCHIVES, ".onnx", ".pte"])
+def test_much_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Path) -> None:
+    try_damaged(suffix, tmp_path, range(25, 400))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +108,17 @@ def test_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Path) ->
 )
 def test_damage_with_the_right_checksum_does_not_crash_us(suffix: str, wanted: str, tmp_path: Path) -> None:
     save(tmp_path / f"model{suffix}")
-    counts = in_child(try_all, tmp_path / f"model{suffix}", forged, range(40), wanted)
-    assert sum(counts.values()) == 40 and counts["sentence"] > 0
+    counts = in_child(try_all, tmp_path / f"model{suffix}", forged, range(12), wanted)
+    assert sum(counts.values()) == 12 and counts["sentence"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("suffix", "wanted"), [(".ptl", "bytecode.pkl"), (".ptl", "debug"), (".pt", ".p"), (".pt2", "")]
+)
+def test_much_damage_of_single_parts_does_not_crash_us(suffix: str, wanted: str, tmp_path: Path) -> None:
+    save(tmp_path / f"model{suffix}")
+    in_child(try_all, tmp_path / f"model{suffix}", forged, range(12, 100), wanted)
 
 
 @pytest.mark.long
@@ -127,7 +147,7 @@ def test_a_file_that_kills_its_loader_is_told_and_others_are_loaded_after_it(suf
         ".ptl": "from torch.jit.mobile import _load_for_lite_interpreter as load",
         ".pt": "from torch.jit import load",
     }
-    alone = subprocess.run([sys.executable, "-c", f"{loads[suffix]}; load({str(bad)!r})"], capture_output=True)
+    alone = run_forked(f"{loads[suffix]}; load({str(bad)!r})")
     assert alone.returncode == -signal.SIGSEGV
     said = rf"killer\{suffix} crashes what loads it: a process of its own died of SIGSEGV \(it touched memory .*again"
     with pytest.raises(EdgeError, match=said):
@@ -136,13 +156,13 @@ def test_a_file_that_kills_its_loader_is_told_and_others_are_loaded_after_it(suf
     assert torch.equal(good.run([batch()]), net()(batch()))
 
 
+COMMAND = "import sys; from torchreel.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
 def test_the_command_tells_it_too(tmp_path: Path) -> None:
     bad, good = killer(tmp_path / "killer.ptl"), save(tmp_path / "good.pt")
     for arguments in ([str(bad)], [str(good), "--compare", str(bad)]):
-        ended = subprocess.run(
-            [sys.executable, "-m", "torchreel", "edge", *arguments, "--input", "2x4", "--repeat", "1"],
-            **{"capture_output": True, "text": True, "cwd": tmp_path},
-        )
+        ended = run_forked(COMMAND, "edge", *arguments, "--input", "2x4", "--repeat", "1", directory=tmp_path)
         assert ended.returncode == 1
         assert "killer.ptl crashes what loads it" in " ".join(ended.stderr.split())
         assert "Traceback" not in ended.stderr
@@ -150,8 +170,8 @@ def test_the_command_tells_it_too(tmp_path: Path) -> None:
 
 
 def test_the_command_without_a_check_dies_of_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torchreel", "edge", str(killer(tmp_path / "killer.ptl")), "--no-check"]
-    ended = subprocess.run([*command, "--input", "2x4"], capture_output=True, cwd=tmp_path)
+    bad = killer(tmp_path / "killer.ptl")
+    ended = run_forked(COMMAND, "edge", bad, "--no-check", "--input", "2x4", directory=tmp_path)
     assert ended.returncode == -signal.SIGSEGV
 
 

@@ -49,6 +49,10 @@ class Change:
     idle: bool = False  # it makes no difference to eager, and must make none to a replay
 
 
+def _no_use(out: Any) -> None:
+    pass
+
+
 @dataclass
 class Case:
     """A program: a function, how it is called, and what is changed between calls."""
@@ -57,7 +61,7 @@ class Case:
     changes: list[Change] = field(default_factory=list)
     given: Callable[[int], Given] = lambda number: Given(sample(number))
     observe: Callable[[], Any] = lambda: None  # what a call may have changed besides its arguments
-    use: Callable[[Any], Any] = lambda out: None  # what the caller does with the result, a backward for example
+    use: Callable[[Any], Any] = _no_use  # what the caller does with the result, a backward for example
     around: Callable[[int], Any] = lambda number: contextlib.nullcontext()
     call: Callable[[Function, Given], Any] = lambda function, given: function(*given.args, **given.kwargs)
     digest: Callable[[Any], Any] = lambda out: out  # of results that no two runs have in common, such as times
@@ -74,23 +78,27 @@ def calm() -> Iterator[None]:
     before = torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
     precision, autocast = torch.get_float32_matmul_precision(), torch.get_autocast_dtype("cpu")
     modules, environment, random_state = set(sys.modules), dict(os.environ), torch.get_rng_state()
-    torch.set_num_threads(1)  # the programs are small: threads would wait for each other most of the time
+    if before[1] != 1:
+        torch.set_num_threads(1)  # the programs are small: threads would wait for each other most of the time
     try:
         yield
     finally:
         torch.set_default_dtype(before[0])
-        torch.set_num_threads(before[1])
+        if torch.get_num_threads() != before[1]:
+            torch.set_num_threads(before[1])
         torch.set_grad_enabled(before[2])
         torch.set_float32_matmul_precision(precision)
         torch.set_autocast_dtype("cpu", autocast)
         torch.set_autocast_enabled("cpu", False)
-        torch.use_deterministic_algorithms(False)
+        if torch.are_deterministic_algorithms_enabled() or torch.is_deterministic_algorithms_warn_only_enabled():
+            torch.use_deterministic_algorithms(False)
         torch.set_rng_state(random_state)
-        for name in set(sys.modules) - modules:
+        for name in sys.modules.keys() - modules:
             if name.startswith("kinds_"):
                 del sys.modules[name]
-        os.environ.clear()
-        os.environ.update(environment)
+        if os.environ != environment:
+            os.environ.clear()
+            os.environ.update(environment)
 
 
 def module_of(name: str, source: str, **values: Any) -> types.ModuleType:
@@ -106,7 +114,7 @@ class Run:
     """One of the two: it makes its program, and tells what there is to see after each call."""
 
     def __init__(self, make: Callable[[], Case], wrap: Callable[[Function], Function], hold: bool) -> None:
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         random.seed(0)
         numpy.random.seed(0)  # programs read it
         self.case = make()
@@ -158,7 +166,8 @@ class Run:
                 used = None if raised else self.case.use(out)
             except Exception as error:
                 raised = type(error).__name__, str(error)
-        found["after use"] = self._seen(given, out)
+        if self.case.use is not _no_use:
+            found["after use"] = self._seen(given, out)
         found["use gave"] = Description().of(used)
         found["printed"] = printed.getvalue()
         found["warned"] = [str(one.message) for one in told if issubclass(one.category, Notice)]
@@ -233,29 +242,26 @@ def alternating(changes: int) -> list[Step]:
 SCHEDULES = {"late": late, "second": second, "third": third, "alternating": alternating}
 
 
+Schedule = Callable[[int], list[Step]]  # of so many changes
+
+
 def outcomes(
-    make: Callable[[], Case], wrap: Callable[[Function], Function], steps: list[Step] | None, hold: bool
+    make: Callable[[], Case], wrap: Callable[[Function], Function], steps: list[Step] | Schedule, hold: bool
 ) -> tuple[list[dict[str, Any]], Run]:
     with calm():
         run = Run(make, wrap, hold)
-        return run.steps(late(len(run.case.changes)) if steps is None else steps), run
+        return run.steps(steps if isinstance(steps, list) else steps(len(run.case.changes))), run
 
 
 def plain(function: Function) -> Function:
     return function
 
 
-def number_of_changes(make: Callable[[], Case]) -> int:
-    with calm():
-        torch.manual_seed(0)
-        case = make()
-        case.close()
-        return len(case.changes)
-
-
-def held_to_eager(make: Callable[[], Case], steps: list[Step], hold: bool = False, **options: Any) -> Run:
+def held_to_eager(make: Callable[[], Case], steps: list[Step] | Schedule, hold: bool = False, **options: Any) -> Run:
     """Runs it both ways, and says what differs first; gives the run through a graph."""
-    theirs, _ = outcomes(make, plain, steps, hold)
+    theirs, eager = outcomes(make, plain, steps, hold)
+    if not isinstance(steps, list):
+        steps = steps(len(eager.case.changes))
     ours, run = outcomes(make, lambda function: torchreel.graphed(function, **options), steps, hold)
     for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b, f"{_told(steps, place)}: {difference(a, b)}"

@@ -16,7 +16,6 @@ from tests.graphs.guards.lockstep import (
     held_to_eager,
     late,
     module_of,
-    number_of_changes,
     outcomes,
     plain,
 )
@@ -43,16 +42,13 @@ def _marks(name: str, schedule: str) -> Any:
 
 @pytest.mark.parametrize(("name", "schedule"), [one for name in KINDS for one in _schedules(name)])
 def test_kind(name: str, schedule: str) -> None:
-    make = KINDS[name].make
-    steps = SCHEDULES[schedule](number_of_changes(make))
-    held_to_eager(make, steps, hold=schedule == "third", verify=0)
+    held_to_eager(KINDS[name].make, SCHEDULES[schedule], hold=schedule == "third", verify=0)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.brief])
 def test_kind_with_the_options_of_most_users(name: str) -> None:
-    make = KINDS[name].make
-    held_to_eager(make, late(number_of_changes(make)))
+    held_to_eager(KINDS[name].make, late)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.replays])

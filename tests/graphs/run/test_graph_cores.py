@@ -377,7 +377,7 @@ def hold_random(steps: list[Any], returned: list[int]) -> None:
         assert all(all_bits(one) == before for one, before in held)
 
 
-@settings(max_examples=40, derandomize=True, **_calm)
+@settings(max_examples=25, derandomize=True, **_calm)
 @given(_long_moves, outputs)
 def test_random_programs(steps: list[Any], returned: list[int]) -> None:
     hold_random(steps, returned)

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import torchreel
+from tests.alone import run_alone
 from tests.simulator.predict.cpu_reels import MIB, CpuProgram
 from tests.snapshots import snapshot
 from torchreel.allocator import predict
@@ -22,10 +21,11 @@ SMALL_WORKSPACE, LARGE_WORKSPACE = 8_519_680, 32 * MIB
 
 def record(target: Path, *command: str) -> Path:
     """What `torchreel record` makes of one of the examples."""
-    recorder = [sys.executable, "-m", "torchreel", "record", "-o", str(target), "--memory", "--shapes"]
-    program = [str(EXAMPLES / command[0]), *command[1:]]
-    done = subprocess.run([*recorder, *program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    program = (EXAMPLES / command[0], *command[1:])
+    run_alone(
+        "import sys\nfrom torchreel.cli.main import main\nsys.exit(main(sys.argv[1:]))",
+        *("record", "-o", target, "--memory", "--shapes", *program),
+    )
     return target
 
 
@@ -256,7 +256,7 @@ def test_a_reel_of_nonsense_is_no_crash(tmp_path: Path) -> None:
         assert str(error).endswith(".")
 
 
-@pytest.mark.parametrize("mode", [["forward"], ["train"], ["train", "--amp"]])
+@pytest.mark.parametrize("mode", [["forward"], pytest.param(["train"], marks=pytest.mark.long), ["train", "--amp"]])
 def test_the_transformer_runs(tmp_path: Path, mode: list[str]) -> None:
     reel = record(tmp_path / "run.reel", "lm4.py", "--context", "2", "--steps", "1", "--mode", *mode)
     prediction = predict(reel, torch_version="2.6")

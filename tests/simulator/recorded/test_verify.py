@@ -27,6 +27,9 @@ def verified(snapshot: dict[str, Any]) -> DeviceVerification:
     return verify_history(recorded_histories_of(tables_of(snapshot))[0])
 
 
+SEEDS = [*range(50), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(50, 120))]
+
+
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: path.stem)
 def test_every_real_snapshot_comes_out_as_recorded(path: Path) -> None:
     verification = verify(path)
@@ -39,7 +42,7 @@ def test_every_real_snapshot_comes_out_as_recorded(path: Path) -> None:
 
 # 1430: the pool of a segment shows only when another request passes it by. 2610: releases that make room look like
 # garbage at first. 7344: garbage is collected after a free of some of it was completed.
-@pytest.mark.parametrize("seed", [*range(120), 1430, 2610, 7344])
+@pytest.mark.parametrize("seed", [*SEEDS, 1430, 2610, 7344])
 def test_complete_recorded_histories_of_random_programs(seed: int) -> None:
     setting, snapshot = random_snapshots.random_snapshot(seed, cuts=False)
     device = verified(snapshot)
@@ -48,7 +51,7 @@ def test_complete_recorded_histories_of_random_programs(seed: int) -> None:
 
 
 # 2368, 4615: an expandable segment that came and went is of the default pool, though a private one has a closer one.
-@pytest.mark.parametrize("seed", [*range(120), 2368, 4615])
+@pytest.mark.parametrize("seed", [*SEEDS, 2368, 4615])
 def test_recorded_histories_of_random_programs_from_their_middle(seed: int) -> None:
     setting, snapshot = random_snapshots.random_snapshot(seed, cuts=True)
     device = verified(snapshot)
