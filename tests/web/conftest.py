@@ -114,3 +114,12 @@ class Page:
     def close(self) -> None:
         self.page.close()
         assert not self.errors, self.errors
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, trained: Path) -> Iterator[Page]:
+    """The page of the recorded training run, the same for all tests of a file."""
+    with viewing(trained) as url:
+        page = Page(browser, url)
+        yield page
+        page.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ from torchreel.analyze import averages, typical_step
 from torchreel.analyze.memory import device_memories, holders
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def page(browser: Any, trained: Path) -> Iterator[Page]:
-    with viewing(trained) as url:
-        page = Page(browser, url)
-        yield page
-        page.close()
 
 
 def test_the_token_does_not_stay_in_the_address(page: Page) -> None:

@@ -23,15 +23,6 @@ MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def page(browser: Any, trained: Path) -> Iterator[Page]:
-    """A training run, recorded on the CPU."""
-    with viewing(trained) as url:
-        page = Page(browser, url)
-        yield page
-        page.close()
-
-
-@pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a CUDA allocator did, in a history that begins in the middle."""
     path = tmp_path_factory.mktemp("cuda")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,6 @@ from torchreel.analyze.time.module_tree import module_tree
 from torchreel.analyze.time.slowest import slowest
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def page(browser: Any, trained: Path) -> Iterator[Page]:
-    with viewing(trained) as url:
-        page = Page(browser, url)
-        yield page
-        page.close()
 
 
 def told(page: Page) -> str | None:

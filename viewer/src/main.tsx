@@ -5,6 +5,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { type About, ask, askBytes, file, type Found, type Lanes, lost, received, waiting } from "./api.ts";
 import type { FileAnswers } from "./file/answers.ts";
+import { measured } from "./drawn_canvas.ts";
 import { recording, watch } from "./growth.ts";
 import { help, KEYS, listenToKeys } from "./keys.ts";
 import { DiffScreen } from "./screens/diff.tsx";
@@ -21,7 +22,6 @@ import { TapeScreen } from "./screens/tape.tsx";
 import { shown, TimelineScreen } from "./screens/timeline.tsx";
 import { moving } from "./moving.ts";
 import { change, clearRange, go, href, place, query, range, type Screen, screen, theme } from "./state.ts";
-import { measured } from "./timeline/canvas.ts";
 import * as units from "./units.ts";
 
 const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [

@@ -32,6 +32,20 @@ class OutOfMemory:
     """What was reserved when all that could be released was."""
 
 
+NUMBERS = (
+    "peak_reserved",
+    "peak_allocated",
+    "peak_active",
+    "peak_requested",
+    "reserved_at_end",
+    "allocated_at_end",
+    "allocated_at_peak",
+    "fragmentation",
+    "retries",
+    "ooms",
+)
+
+
 @dataclass(frozen=True)
 class DeviceSimulation:
     """What one device's allocator would have done. Sizes are bytes."""
@@ -60,6 +74,10 @@ class DeviceSimulation:
     trace: dict[str, Any] | None = field(default=None, repr=False, compare=False)
     """What the allocator did, as columns, if it was asked for."""
     pools: tuple[tuple[int, int], ...] = ((0, 0),)
+
+    def numbers(self) -> dict[str, int | float]:
+        """What is compared with a recorded run, by name."""
+        return {name: getattr(self, name) for name in NUMBERS}
 
     @property
     def fragmentation(self) -> float:

@@ -1,7 +1,7 @@
 /** Memory over time on one canvas: bands or single blocks, drawn once for each answer, then only moved and scaled. */
 import { blend } from "../families.ts";
 import * as units from "../units.ts";
-import { measured } from "../timeline/canvas.ts";
+import { DrawnCanvas } from "../drawn_canvas.ts";
 import { moving } from "../moving.ts";
 import { pointer } from "../screens/timeline.tsx";
 import type { Memory, Section } from "./answers.ts";
@@ -24,7 +24,7 @@ type Run = { from: number; to: number; low: number; high: number };
 export type Mark = { kind: string; event: number; time: number | null; text: string };
 export type Taken = { instant: (event: number, found: Found | null) => void; area: (begin: number, end: number) => void; moved: () => void; cleared: () => void };
 
-export class MemoryChart {
+export class MemoryChart extends DrawnCanvas {
   readonly view: AxisView;
   area: { begin: number; end: number } | null = null;
   marks: Mark[] = [];
@@ -33,20 +33,16 @@ export class MemoryChart {
   fits = false;
   /** Whether the view has moved and is not yet in the address. */
   isMoving = false;
-  private readonly pen: CanvasRenderingContext2D;
   private readonly bitmap = document.createElement("canvas");
   private stale = true;
   /** The greatest level that is drawn. */
   private most = 1;
   private paint: Paint = paint();
-  private width = 0;
-  private height = 0;
-  private asked = false;
   private hover: { x: number; y: number } | null = null;
   private press: { x: number; place: number; pan: boolean; moved: boolean } | null = null;
 
-  constructor(readonly canvas: HTMLCanvasElement, public answer: Memory, private readonly taken: Taken) {
-    this.pen = canvas.getContext("2d", { alpha: false })!;
+  constructor(canvas: HTMLCanvasElement, public answer: Memory, private readonly taken: Taken) {
+    super(canvas);
     this.view = new AxisView(answer.end, LEAST[answer.axis]);
     this.view.begin = answer.begin;
     this.view.end = answer.finish;
@@ -76,31 +72,10 @@ export class MemoryChart {
     this.compose();
   }
   resize(): boolean {
-    const box = this.canvas.getBoundingClientRect();
     const before = this.cells;
-    this.width = Math.round(box.width);
-    this.height = Math.round(box.height);
-    this.canvas.width = this.width * devicePixelRatio;
-    this.canvas.height = this.height * devicePixelRatio;
-    this.pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
-    this.pen.font = "11px system-ui, sans-serif";
+    this.takeSize();
     this.compose();
     return this.cells !== before;
-  }
-  get idle(): boolean {
-    return !this.asked;
-  }
-  redraw(): void {
-    if (this.asked) return;
-    this.asked = true;
-    requestAnimationFrame(() => {
-      this.asked = false;
-      const began = performance.now();
-      this.draw();
-      measured.frames.push(performance.now() - began);
-      if (measured.frames.length > 600) measured.frames.shift();
-      measured.painted++;
-    });
   }
 
   private compose(): void {
@@ -236,7 +211,7 @@ export class MemoryChart {
     return this.answer.axis === "time" ? (moment.time ?? 0) : moment.event;
   }
 
-  private draw(): void {
+  protected draw(): void {
     const { pen, paint: { palette }, answer, view } = this;
     if (this.stale) this.fill();
     pen.fillStyle = palette.panel;

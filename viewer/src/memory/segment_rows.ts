@@ -1,6 +1,6 @@
 /** Segments as rows of one canvas that is as large as the screen: blocks, what is free, and what rounding takes. */
 import { blend } from "../families.ts";
-import { measured } from "../timeline/canvas.ts";
+import { DrawnCanvas } from "../drawn_canvas.ts";
 import * as units from "../units.ts";
 import { CATEGORIES, FREE, PENDING, type Segment } from "./answers.ts";
 import { hatch, paint, type Paint, plain } from "./colors.ts";
@@ -10,7 +10,7 @@ const BAR = 17;
 
 export type Hit = { row: number; piece: number };
 
-export class SegmentRows {
+export class SegmentRows extends DrawnCanvas {
   rows: Segment[] = [];
   /** The number of the first of `rows`, and the first pixel that is in view. */
   first = 0;
@@ -19,44 +19,16 @@ export class SegmentRows {
   oneScale = false;
   chosen: string | null = null;
   block: number | null = null;
-  private readonly pen: CanvasRenderingContext2D;
   private paint: Paint = paint();
-  private width = 0;
-  private height = 0;
-  private asked = false;
   private hover: { x: number; y: number } | null = null;
 
-  constructor(readonly canvas: HTMLCanvasElement) {
-    this.pen = canvas.getContext("2d", { alpha: false })!;
-  }
-  get idle(): boolean {
-    return !this.asked;
-  }
   recolor(): void {
     this.paint = paint();
     this.redraw();
   }
   resize(): void {
-    const box = this.canvas.getBoundingClientRect();
-    this.width = Math.round(box.width);
-    this.height = Math.round(box.height);
-    this.canvas.width = this.width * devicePixelRatio;
-    this.canvas.height = this.height * devicePixelRatio;
-    this.pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
-    this.pen.font = "11px system-ui, sans-serif";
+    this.takeSize();
     this.redraw();
-  }
-  redraw(): void {
-    if (this.asked) return;
-    this.asked = true;
-    requestAnimationFrame(() => {
-      this.asked = false;
-      const began = performance.now();
-      this.draw();
-      measured.frames.push(performance.now() - began);
-      if (measured.frames.length > 600) measured.frames.shift();
-      measured.painted++;
-    });
   }
   point(at: { x: number; y: number } | null): void {
     this.hover = at;
@@ -81,7 +53,7 @@ export class SegmentRows {
     return { row, piece: -1 };
   }
 
-  private draw(): void {
+  protected draw(): void {
     const { pen, paint: { palette } } = this;
     pen.fillStyle = palette.panel;
     pen.fillRect(0, 0, this.width, this.height);

@@ -1,5 +1,6 @@
 /** The timeline on one canvas. Nothing is drawn per call: at most one mark per lane and pixel, one redraw per frame. */
 import type { About } from "../api.ts";
+import { DrawnCanvas } from "../drawn_canvas.ts";
 import { blend, colors, family, label as plain } from "../families.ts";
 import * as units from "../units.ts";
 import type { Mark } from "./marks.ts";
@@ -20,9 +21,7 @@ export type Call = { process: number; id: number; name: string; begin: number; e
 export type Spot = { call: Call } | { area: { begin: number; end: number } } | { track: Track };
 export type Counters = { begin: number; end: number; counters: { name: string; rates: number[] }[] };
 
-export const measured = { frames: [] as number[], painted: 0 };
-
-export class TimelineCanvas {
+export class TimelineCanvas extends DrawnCanvas {
   readonly view = { begin: 0, end: 1, scroll: 0 };
   selected: Call | null = null;
   linked: Call[] = [];
@@ -31,7 +30,6 @@ export class TimelineCanvas {
   marks: Mark[] = [];
   counters: Counters | null = null;
   changed: () => void = () => {};
-  private readonly pen: CanvasRenderingContext2D;
   private readonly tiles: Tiles;
   private tracks: Track[] = [];
   private laneTop: number[] = [];
@@ -40,12 +38,9 @@ export class TimelineCanvas {
   private palette = colors();
   private shades: string[][] = [];
   private widths: number[] = [];
-  private width = 0;
-  private height = 0;
-  private asked = false;
 
-  constructor(readonly canvas: HTMLCanvasElement, private about: About, hide: string, private folded: ReadonlySet<string>) {
-    this.pen = canvas.getContext("2d", { alpha: false })!;
+  constructor(canvas: HTMLCanvasElement, private about: About, hide: string, private folded: ReadonlySet<string>) {
+    super(canvas);
     this.tiles = new Tiles(about.tile, about.end, hide, () => this.redraw());
     this.layOut();
     this.view.end = about.end;
@@ -117,13 +112,7 @@ export class TimelineCanvas {
   }
 
   resize(): void {
-    const box = this.canvas.getBoundingClientRect();
-    this.width = Math.round(box.width);
-    this.height = Math.round(box.height);
-    this.canvas.width = this.width * devicePixelRatio;
-    this.canvas.height = this.height * devicePixelRatio;
-    this.pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
-    this.pen.font = "11px system-ui, sans-serif";
+    this.takeSize();
     this.measure();
     this.redraw();
   }
@@ -131,21 +120,6 @@ export class TimelineCanvas {
     this.widths = this.names.map((name) => this.pen.measureText(name).width);
   }
 
-  redraw(): void {
-    if (this.asked) return;
-    this.asked = true;
-    requestAnimationFrame(() => {
-      this.asked = false;
-      const began = performance.now();
-      this.draw();
-      measured.frames.push(performance.now() - began);
-      if (measured.frames.length > 600) measured.frames.shift();
-      measured.painted++;
-    });
-  }
-  get idle(): boolean {
-    return !this.asked;
-  }
 
   show(begin: number, end: number): void {
     const span = Math.min(Math.max(end - begin, LEAST_NS), this.about.end);
@@ -250,7 +224,7 @@ export class TimelineCanvas {
     return { x: Math.max(a, LEFT), y: y + ROW / 2, width: Math.min(b, this.width) - Math.max(a, LEFT) };
   }
 
-  private draw(): void {
+  protected draw(): void {
     const { pen, palette } = this;
     pen.fillStyle = palette.ground;
     pen.fillRect(0, 0, this.width, this.height);

@@ -13,19 +13,6 @@ if TYPE_CHECKING:
     from torchreel.simulator.conf import Conf
     from torchreel.simulator.simulate import DeviceSimulation
 
-_NUMBERS = (
-    "peak_reserved",
-    "peak_allocated",
-    "peak_active",
-    "peak_requested",
-    "reserved_at_end",
-    "allocated_at_end",
-    "allocated_at_peak",
-    "fragmentation",
-    "retries",
-    "ooms",
-)
-
 
 @dataclass(frozen=True)
 class WhatIf:
@@ -194,26 +181,22 @@ def _document(answer: WhatIf) -> dict[str, Any]:
     simulated = {
         "conf": str(answer.conf),
         "capacity": answer.capacity,
-        **_numbers(answer.simulated),
+        **answer.simulated.numbers(),
         "first_oom": None if first is None else {**asdict(first), "line": answer.line},
     }
     return {
         "recorded": {"conf": str(answer.recorded_conf), **recorded},
-        "as_recorded": _numbers(answer.as_recorded),
+        "as_recorded": answer.as_recorded.numbers(),
         "simulated": simulated,
         "sentences": sentences(answer),
         "notes": list(answer.simulated.notes),
     }
 
 
-def _numbers(simulation: DeviceSimulation) -> dict[str, Any]:
-    return {name: getattr(simulation, name) for name in _NUMBERS}
-
-
 def _rows(answer: WhatIf) -> list[dict[str, Any]]:
-    recorded = {name: getattr(answer.recorded, name, None) for name in _NUMBERS}
+    recorded = {name: getattr(answer.recorded, name, None) for name in answer.simulated.numbers()}
     return [
         {"run": "recorded", "conf": str(answer.recorded_conf), "capacity": None, **recorded},
-        {"run": "as_recorded", "conf": str(answer.recorded_conf), "capacity": None, **_numbers(answer.as_recorded)},
-        {"run": "simulated", "conf": str(answer.conf), "capacity": answer.capacity, **_numbers(answer.simulated)},
+        {"run": "as_recorded", "conf": str(answer.recorded_conf), "capacity": None, **answer.as_recorded.numbers()},
+        {"run": "simulated", "conf": str(answer.conf), "capacity": answer.capacity, **answer.simulated.numbers()},
     ]

@@ -135,6 +135,19 @@ def _delattr(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) ->
 know(FUNCTIONS, _delattr, delattr)
 
 
+def _guard_classes(call: FollowedCall, kinds: list[Any], asks: str) -> None:
+    """The classes that are asked about, also those in tuples and unions: each with its metaclass."""
+    while kinds:
+        kind = kinds.pop()
+        if isinstance(kind, (tuple, types.UnionType)):
+            kinds += kind if isinstance(kind, tuple) else kind.__args__
+        elif isinstance(kind, type):
+            call.guard_type(kind)
+            call.guard_type(type(kind))
+        elif not is_python_class(type(kind)):
+            raise EagerError(f"asks {asks}() of a {type(kind).__name__}")
+
+
 def isinstance_rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     if type(values[0]) not in PLAIN:
         call.guard_class(values[0])
@@ -143,15 +156,7 @@ def isinstance_rule(call: FollowedCall, values: list[Any], keywords: dict[str, A
         if found is not vars(object)["__class__"] and not followed:
             raise EagerError(f"asks isinstance() of a {type(values[0]).__name__}, whose __class__ is C code")
     kinds = list(values[1] if isinstance(values[1], tuple) else (values[1],))
-    while kinds:
-        kind = kinds.pop()
-        if isinstance(kind, (tuple, types.UnionType)):
-            kinds += kind if isinstance(kind, tuple) else kind.__args__
-        elif isinstance(kind, type):
-            call.guard_type(kind)
-            call.guard_type(type(kind))
-        elif not is_python_class(type(kind)):
-            raise EagerError(f"asks isinstance() of a {type(kind).__name__}")
+    _guard_classes(call, kinds, "isinstance")
     return None
 
 
@@ -160,15 +165,7 @@ know(FUNCTIONS, isinstance_rule, isinstance)
 
 def issubclass_rule(call: FollowedCall, values: list[Any], keywords: dict[str, Any]) -> Told:
     kinds = list(values)
-    while kinds:
-        kind = kinds.pop()
-        if isinstance(kind, (tuple, types.UnionType)):
-            kinds += kind if isinstance(kind, tuple) else kind.__args__
-        elif isinstance(kind, type):
-            call.guard_type(kind)
-            call.guard_type(type(kind))
-        elif not is_python_class(type(kind)):
-            raise EagerError(f"asks issubclass() of a {type(kind).__name__}")
+    _guard_classes(call, kinds, "issubclass")
     return None
 
 

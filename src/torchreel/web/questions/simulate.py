@@ -8,24 +8,12 @@ from torchreel.errors import OptionError
 from torchreel.simulator import simulate as simulated_run
 from torchreel.simulator.recorded.recorded_history import recorded_histories
 from torchreel.simulator.request_trace import RequestTraces
-from torchreel.simulator.simulate import DeviceSimulation
 from torchreel.simulator.source import named, request_traces
 from torchreel.web.device_view import DeviceView, view_of
 from torchreel.web.query import Query
 from torchreel.web.viewed_reel import ViewedReel
 
 _LONGEST = 500
-_NUMBERS = (
-    "peak_reserved",
-    "peak_allocated",
-    "peak_active",
-    "peak_requested",
-    "reserved_at_end",
-    "allocated_at_end",
-    "fragmentation",
-    "retries",
-    "ooms",
-)
 
 
 def simulate(viewed: ViewedReel, query: Query) -> Any:
@@ -48,8 +36,8 @@ def simulate(viewed: ViewedReel, query: Query) -> Any:
         "conf": conf,
         "recorded_conf": str(traces.devices[name].conf),
         "recorded": _recorded(view),
-        "as_recorded": _numbers(as_recorded),
-        "simulated": _numbers(asked),
+        "as_recorded": as_recorded.numbers(),
+        "simulated": asked.numbers(),
         "notes": list(asked.notes),
     }
 
@@ -69,10 +57,6 @@ def _name(viewed: ViewedReel, view: DeviceView) -> str:
         if other.process == history.process and other.device == history.device:
             return name
     return history.device
-
-
-def _numbers(simulation: DeviceSimulation) -> dict[str, Any]:
-    return {name: getattr(simulation, name) for name in _NUMBERS}
 
 
 def _recorded(view: DeviceView) -> dict[str, Any]:
