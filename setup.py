@@ -61,6 +61,7 @@ _RECORDER = Flags("recorder", ("-O3", "-g1"), "native/record/precompiled.h")
 # Hundreds of wrappers and kernels: a build is to take minutes, and what they call is in torch.
 _MANY = Flags("many", ("-O2", "-g0"), "native/torch/precompiled.h", _AVX)
 # Bindings only hand on: they are large, and nothing in them is worth a second of compiling.
+# They have no precompiled header: with one that was made with -O2, GCC 12 gave the same object for -O1 as for -O2.
 _BINDINGS = Flags("bindings", ("-O1", "-g0"), macros=_AVX)
 
 
@@ -80,8 +81,10 @@ def folder(name: str, flags: Flags) -> Unit:
 
 
 def together(name: str, flags: Flags, *names: str) -> Unit:
-    """The files of several folders, as one unit."""
-    return Unit(name, tuple(path for one in names for path in folder(one, flags).sources), flags)
+    """The files of several folders and of all folders in them, and single files, as one unit."""
+    units = [unit for one in names if not one.endswith(".cpp") for unit in folders(one, flags)]
+    single = files(name, flags, *(one for one in names if one.endswith(".cpp")))
+    return Unit(name, tuple(path for unit in (*units, single) for path in unit.sources), flags)
 
 
 def folders(name: str, flags: Flags) -> tuple[Unit, ...]:
@@ -96,9 +99,10 @@ def files(name: str, flags: Flags, *paths: str) -> Unit:
     return Unit(name, tuple(Path("native", path) for path in paths), flags)
 
 
-def bindings(name: str) -> Unit:
-    """The bindings in a folder of native/."""
-    return Unit(f"{name}/bindings", tuple(sorted(Path("native", name).glob("bindings*.cpp"))), _BINDINGS)
+def bindings(*names: str) -> Unit:
+    """The bindings in folders of native/."""
+    found = (path for name in names for path in sorted(Path("native", name).glob("bindings*.cpp")))
+    return Unit(f"{names[0]}/bindings", tuple(found), _BINDINGS)
 
 
 @dataclass(frozen=True)
@@ -118,15 +122,29 @@ class Library:
 
 # What graphs use of the tape, without the tape.
 _STEPS = folder("tape/steps", _MANY)
+_FRAMES = files("cpython/frames", _FAST, "cpython/frames.cpp")
+# Folders whose files include much that is the same. A unit more reads the precompiled header once more, which takes as
+# long as a small folder.
+_GRAPHS = (
+    together(
+        "graphs/call",
+        _MANY,
+        "graphs/call",
+        "graphs/guards",
+        "torch/tensor_layout.cpp",
+        "torch/tensor_state.cpp",
+    ),
+    together("graphs/kernels", _MANY, "graphs/kernels", "graphs/inductor"),
+    together("graphs/run", _MANY, "graphs/plan", "graphs/run"),
+)
 LIBRARIES = {
     "_core": Library(
         (
             folder("record", _RECORDER),
             folder("memory", _RECORDER),
             files("torch/recorder", _RECORDER, "torch/profiler_state.cpp", "torch/script_stack.cpp"),
-            files("cpython/frames", _RECORDER, "cpython/frames.cpp"),
-            bindings("record"),
-            bindings("memory"),
+            _FRAMES,
+            bindings("record", "memory"),
         ),
         torch=True,
     ),
@@ -139,7 +157,7 @@ LIBRARIES = {
         (
             together("tape", _MANY, "tape/capture", "tape/dispatch", "tape/replay"),
             _STEPS,
-            files("cpython/frames", _MANY, "cpython/frames.cpp"),
+            _FRAMES,
             bindings("tape"),
         ),
         torch=True,
@@ -147,10 +165,9 @@ LIBRARIES = {
     ),
     "_graphs": Library(
         (
-            *folders("graphs", _MANY),
+            *_GRAPHS,
             _STEPS,
-            files("torch/tensors", _MANY, "torch/tensor_layout.cpp", "torch/tensor_state.cpp"),
-            files("cpython/dict_version", _MANY, "cpython/dict_version.cpp"),
+            files("cpython/dict_version", _FAST, "cpython/dict_version.cpp"),
             bindings("graphs"),
         ),
         torch=True,
@@ -305,7 +322,10 @@ class Build(build_ext):
         for extension, name in zip(self.extensions, names, strict=True):
             target = Path(self.get_ext_fullpath(extension.name))
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(libraries[name], target)
+            # A process that has the library loaded keeps the old one: writing over that would end it.
+            new = target.with_suffix(".new")
+            shutil.copyfile(libraries[name], new)
+            new.replace(target)
 
 
 class Wheel(bdist_wheel):

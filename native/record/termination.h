@@ -8,7 +8,7 @@ namespace torchreel {
 // Only where nobody else handles the signal; whoever does so later takes it over.
 void flush_on_termination(bool on);
 
-// Such a signal waits, if it comes to this thread, until it is let go again.
+// Such a signal waits, whichever thread it comes to, until it is let go again.
 void hold_termination(bool hold);
 
 // While it lives such a signal waits, if it comes to this thread.

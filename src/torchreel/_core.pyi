@@ -14,7 +14,7 @@ def stop() -> dict[str, Any]:
     """End it; all it wrote is on disk. Gives `lost`, a count, and `error`, a text or ''."""
 
 def hold_termination(hold: bool) -> None:
-    """SIGTERM and SIGHUP wait, if they come to this thread, until they are let go again."""
+    """SIGTERM and SIGHUP wait, whichever thread they come to, until they are let go again."""
 
 def abandon() -> None:
     """In a forked child: detach from the parent's recording."""

@@ -13,17 +13,14 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import torchreel
+from tests.alone import run_forked
 from tests.record.rows import names, rows
 from tests.waiting import until
 from torchreel import _core
 
 
 def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-    )
+    return run_forked(textwrap.dedent(script), *arguments)
 
 
 class Squares(Dataset):

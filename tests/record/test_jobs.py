@@ -8,11 +8,14 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import torchreel
+from tests.alone import run_forked
 from tests.record.rows import rows
 from torchreel.errors import ReelExistsError
 from torchreel.reel import joining
@@ -41,9 +44,9 @@ def train():
 OURS = ("TORCHREEL_CHILD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    return {**kept, "OMP_NUM_THREADS": "1", **more}
+    return {**kept, "OMP_NUM_THREADS": "1"}
 
 
 def command(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -131,22 +134,26 @@ def test_four_ranks_time_and_again(directory: Path, time: int) -> None:
     check(directory / "run.reel", 4)
 
 
-def ranks_at_once(script: str, count: int, cwd: Path, **more: str) -> list[subprocess.CompletedProcess[str]]:
+def ranks_at_once(script: str, count: int, cwd: Path) -> None:
     """Ranks that no launcher started: a job by MASTER_ADDR and MASTER_PORT."""
-    started = []
-    for rank in range(count):
-        job = {"RANK": str(rank), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512", **more}
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(script)],
-                cwd=cwd,
-                env=environment(**job),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    return [subprocess.CompletedProcess([], p.wait(), *p.communicate()) for p in started]
+    job = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512"}
+    result = run_forked(RANKS, textwrap.dedent(script), count, directory=cwd, OMP_NUM_THREADS="1", **job)
+    assert result.returncode == 0, result.stderr
+
+
+RANKS = """
+import os, sys
+ranks = []
+for rank in range(int(sys.argv[2])):
+    ranks.append(os.fork())
+    if ranks[-1] == 0:
+        for name in ("TORCHREEL_CHILD", "LOCAL_RANK"):  # of whoever runs these tests
+            os.environ.pop(name, None)
+        os.environ["RANK"] = str(rank)
+        exec(compile(sys.argv[1], "<rank>", "exec"), {"__name__": "__main__"})
+        sys.exit()
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) != 0 for rank in ranks))
+"""
 
 
 def test_force_acts_once_per_job_and_default_names_agree(tmp_path: Path) -> None:
@@ -163,8 +170,7 @@ def test_force_acts_once_per_job_and_default_names_agree(tmp_path: Path) -> None
     with torchreel.record(tmp_path / "old.reel"):
         pass
     (tmp_path / "run.reel").mkdir()
-    for result in ranks_at_once(script, 4, tmp_path):
-        assert result.returncode == 0, result.stderr
+    ranks_at_once(script, 4, tmp_path)
     for name in ("old.reel", "run-2.reel"):
         reel = torchreel.load(tmp_path / name)
         assert rows(reel, "select rank, complete from processes order by rank") == [
@@ -187,8 +193,7 @@ def test_a_job_that_discards_leaves_nothing(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         recorder.discard()
     """
-    for result in ranks_at_once(script, 2, tmp_path):
-        assert result.returncode == 0, result.stderr
+    ranks_at_once(script, 2, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -216,6 +221,22 @@ def test_a_name_that_comes_again_is_not_the_same_job(tmp_path: Path) -> None:
     assert directory.is_dir()
     with pytest.raises(ReelExistsError):
         joining.begin(path, {}, job(1))
+
+
+def test_of_ranks_that_end_at_once_one_closes_the_reel(tmp_path: Path) -> None:
+    for turn in range(30):
+        path = tmp_path / f"{turn}.reel"
+        opened = [joining.begin(path, {"state": "recording"}, job(rank)) for rank in range(2)]
+        joining.claim_directory(path, {"rank": 0})
+        together = threading.Barrier(2)
+
+        def end(one: joining.OpenReel, together: threading.Barrier = together) -> bool:
+            together.wait()
+            return joining.end(one)
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sorted(pool.map(end, opened)) == [False, True]
+        assert read_meta(path)["state"] == "closed"
 
 
 def test_ranks_that_were_restarted_have_a_reel_beside_the_first(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -25,12 +24,8 @@ def outside(path: Path, **options: bool) -> Recorder:
 
 def record(script: str, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (directory / "program.py").write_text(textwrap.dedent(script))
-    return subprocess.run(
-        [sys.executable, "-m", "torchreel", "record", *options, "-o", "outer.reel", "program.py"],
-        capture_output=True,
-        text=True,
-        cwd=directory,
-    )
+    command = "import sys; from torchreel.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return run_forked(command, "record", *options, "-o", "outer.reel", "program.py", directory=directory)
 
 
 def test_a_program_with_a_recorder_and_the_drop_in_runs_under_torchreel_record(tmp_path: Path) -> None:
@@ -277,6 +272,41 @@ def test_a_child_that_is_ended_while_it_begins_to_record_is_whole(tmp_path: Path
             torch.zeros(1)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 15
+        """,
+        tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
+    reel = torchreel.load(tmp_path / "outer.reel")
+    assert rows(reel, "select complete from processes") == [{"complete": True}] * 2
+    assert names(reel, "depth = 0") == ["aten::ones"]
+
+
+ENDED_WITH_THREADS = """
+import os, threading
+from torchreel.reel import joining
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+claim = joining.claim_directory
+
+def claim_and_be_ended(*arguments):
+    directory = claim(*arguments)
+    os.kill(os.getpid(), 15)
+    return directory
+
+joining.claim_directory = claim_and_be_ended
+import torch
+torch.zeros(1)
+"""
+
+
+def test_a_child_with_threads_that_is_ended_while_it_begins_to_record_is_whole(tmp_path: Path) -> None:
+    """The signal comes to a thread that does not know that it is to wait."""
+    (tmp_path / "child.py").write_text(ENDED_WITH_THREADS)
+    result = record(
+        f"""
+        import subprocess, sys, torch
+        torch.ones(1)
+        assert subprocess.run([sys.executable, "{tmp_path}/child.py"]).returncode == -15
         """,
         tmp_path,
     )

@@ -22,6 +22,8 @@ MODES: dict[str, dict[str, Any]] = {
     "python": {"python": True, "modules": True},
     "everything": {"shapes": True, "stacks": True, "memory": True, "python": True, "modules": True},
 }
+# What these would keep, "everything" would keep too.
+EACH_MODE = [pytest.param(mode, marks=[pytest.mark.long] * (mode in ("stacks", "memory", "shapes"))) for mode in MODES]
 # Without Python's calls: a program that waits in Python is not idle.
 WATCHED = {"shapes": True, "stacks": True, "memory": True}
 # Ops of a thread that does a little, and how threads are watched.
@@ -80,7 +82,7 @@ print(json.dumps({"grown": resident_bytes() - before, "peak": peak - before, "he
 """
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH_MODE)
 def test_a_thousand_threads_one_after_the_other_leave_nothing(tmp_path: Path, mode: str) -> None:
     """At 3 MB each, as the tables of forward calls once took, the peak would be 3 GB."""
     result = alone(ONE_AFTER_THE_OTHER, tmp_path / "a.reel", MODES[mode])
@@ -138,7 +140,7 @@ print(json.dumps({"each": (living - before) / count, "idle": idle, "ended": ende
 """
 
 
-@pytest.mark.parametrize("mode", [*MODES, "ring"])
+@pytest.mark.parametrize("mode", [*EACH_MODE, "ring"])
 def test_two_hundred_living_threads_cost_little_each(tmp_path: Path, mode: str) -> None:
     result = alone(AT_ONCE, tmp_path / "a.reel", MODES.get(mode, {"ring": "64MiB", "stacks": True}))
     assert 1 * KIB < result["each"] <= 100 * KIB

@@ -221,8 +221,20 @@ print("alive")
 """
 
 
-@pytest.mark.parametrize("read", ["profile", "profile_edge", "keep_history"])
-@pytest.mark.parametrize("kind", ["frozen", "optimized", "training kept"])
+def _frozen(kind: str, read: str) -> Any:
+    """Each kind is read in one way, and in the others by the long tests; a frozen model in all of them."""
+    is_long = kind != "frozen" and read != "profile"
+    return pytest.param(kind, read, marks=[pytest.mark.long] * is_long)
+
+
+@pytest.mark.parametrize(
+    ("kind", "read"),
+    [
+        _frozen(kind, read)
+        for kind in ("frozen", "optimized", "training kept")
+        for read in ("profile", "profile_edge", "keep_history")
+    ],
+)
 def test_frozen_models_live(tmp_path: Path, kind: str, read: str) -> None:
     """torch.jit.freeze frees functions that torch then reads the names of: torch.profiler crashes here."""
     assert "alive" in run_alone(FROZEN.replace("KIND", repr(kind)).replace("READ", read), directory=tmp_path)

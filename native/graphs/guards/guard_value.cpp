@@ -24,14 +24,14 @@ bool is_atom(PyObject* object) {
          PyBytes_CheckExact(object);
 }
 
-bool is_plain(PyObject* object, int depth = 0) {
+bool is_plain_value(PyObject* object, int depth = 0) {
   if (is_atom(object)) return true;
   // NumPy's float64 is a float, and refers to nothing.
   if (PyFloat_Check(object)) return !PyObject_IS_GC(object);
   if (PyRange_Check(object)) return true;
   if (!PyTuple_CheckExact(object) || depth > 8) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); i++) {
-    if (!is_plain(PyTuple_GET_ITEM(object, i), depth + 1)) return false;
+    if (!is_plain_value(PyTuple_GET_ITEM(object, i), depth + 1)) return false;
   }
   return true;
 }
@@ -57,7 +57,7 @@ bool same_range(PyObject* a, PyObject* b) {
 }
 
 // Compares two plain objects.
-bool same_plain(PyObject* a, PyObject* b) {
+bool same_plain_value(PyObject* a, PyObject* b) {
   if (a == b) return true;
   if (Py_TYPE(a) != Py_TYPE(b)) return false;
   if (PyFloat_Check(a)) return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
@@ -69,7 +69,7 @@ bool same_plain(PyObject* a, PyObject* b) {
     if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++) {
       PyObject* item = PyTuple_GET_ITEM(b, i);
-      if (!is_plain(item) || !same_plain(PyTuple_GET_ITEM(a, i), item)) return false;
+      if (!is_plain_value(item) || !same_plain_value(PyTuple_GET_ITEM(a, i), item)) return false;
     }
     return true;
   }
@@ -116,7 +116,7 @@ Value Value::of(PyObject* object, const Mortality& mortality) {
   value.type = Py_TYPE(object);
   value.kind = kAddress;
   value.type_named = type_name(value.type);
-  if (is_plain(object)) {
+  if (is_plain_value(object)) {
     value.kind = kPlain;
     value.keep = py::reinterpret_borrow<py::object>(object);
   } else if (PyTuple_Check(object) && Py_TYPE(object)->tp_dictoffset == 0) {
@@ -139,7 +139,7 @@ Value Value::of(PyObject* object, const Mortality& mortality) {
 bool Value::is(PyObject* now, bool strict) const {
   if (now == nullptr || kind == kAbsent) return now == nullptr && kind == kAbsent;
   switch (kind) {
-    case kPlain: return now == object || (is_plain(now) && same_plain(object, now));
+    case kPlain: return now == object || (is_plain_value(now) && same_plain_value(object, now));
     case kWeak: return now == object && (!strict || PyWeakref_GET_OBJECT(keep.ptr()) == now);
     case kAddress: return now == object && Py_TYPE(now) == type;
     case kTuple: break;
@@ -167,7 +167,7 @@ py::tuple Value::shown() const {
 py::tuple shown(PyObject* object) {
   if (object == nullptr) return py::tuple();
   py::str type = type_name(Py_TYPE(object));
-  if (is_plain(object)) return py::make_tuple(type, py::handle(object));
+  if (is_plain_value(object)) return py::make_tuple(type, py::handle(object));
   return py::make_tuple(type);
 }
 

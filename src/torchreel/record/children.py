@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import json
 import multiprocessing.util
 import os
@@ -66,7 +67,8 @@ def _after_fork() -> None:
     _core.abandon()
     recorder.forget_parent()
     if _inheritance.reel is not None and _inheritance.options is not None:
-        _begin_child(_inheritance.reel, _inheritance.options)
+        # A forked process cannot use a device that its parent used, and Kineto is the parent's.
+        _begin_child(_inheritance.reel, dataclasses.replace(_inheritance.options, gpu=False))
 
 
 def _begin_child(reel: Path, options: RecordOptions) -> None:
@@ -101,5 +103,9 @@ def begin_from_environment() -> None:
     with contextlib.suppress(TorchreelError, OSError, ValueError, KeyError):
         inherited = json.loads(os.environ[VARIABLE])
         reel, options = Path(inherited["reel"]), RecordOptions.from_json(inherited["options"])
+        if options.gpu:
+            from torchreel.record.device_activity import here
+
+            options = dataclasses.replace(options, gpu=here())
         if reel.is_dir():
             _begin_child(reel, options)

@@ -227,20 +227,31 @@ def _one_of_job(path: Path, job: Job | None) -> Iterator[None]:
         lock.unlink(missing_ok=True)
 
 
-def end(opened: OpenReel) -> None:
-    """This process is done. The reel is closed when all ranks of its job are."""
-    if opened.job is not None:
-        _rank_file(opened.path, opened.job).with_suffix(".done").touch()
-        if len(list((opened.path / JOB).glob("rank*.done"))) < opened.job.world_size:
-            return
+def end(opened: OpenReel) -> bool:
+    """This process is done. The reel is closed when all ranks of its job are; returns whether it was closed here."""
+    if opened.job is not None and not _is_last(opened.path, opened.job):
+        return False
     if opened.job is not None and not any(holds_process(entry) for entry in opened.path.iterdir()):
         shutil.rmtree(opened.path, ignore_errors=True)  # every rank has discarded its part
-        return
+        return True
     meta = read_meta(opened.path)
     root = meta.get("root")
     known = root is not None and (opened.path / root).is_dir()
     write_meta(opened.path, {**meta, "state": "closed", "root": root if known else None})
     shutil.rmtree(opened.path / JOB, ignore_errors=True)
+    return True
+
+
+def _is_last(path: Path, job: Job) -> bool:
+    """Whether this rank, which is done now, is the one that closes the reel. Of two that end at once, one is."""
+    _rank_file(path, job).with_suffix(".done").touch()
+    if len(list((path / JOB).glob("rank*.done"))) < job.world_size:
+        return False
+    try:
+        (path / JOB / "closing").touch(exist_ok=False)
+    except (FileExistsError, FileNotFoundError):  # it closes it, or has done so
+        return False
+    return True
 
 
 @dataclass(frozen=True)
