@@ -12,6 +12,9 @@
     │   ├── NotASnapshotError     the path holds something else, or nothing
     │   └── CorruptSnapshotError  the file holds bytes or values that make no sense
     │       └── TruncatedSnapshotError    ... because its end is missing
+    ├── ProfilerTraceError        a trace of torch.profiler, or an execution trace, cannot be used
+    │   ├── NotATraceError        the path holds something else, or nothing
+    │   └── CorruptTraceError     nothing of the file can be read
     ├── RecorderError             recording cannot start, go on or stop
     │   ├── AlreadyRecordingError one recorder at a time
     │   └── UnavailableError      an option needs what this machine does not have
@@ -29,6 +32,7 @@
     ├── EdgeError                 a deployed model cannot be loaded, run or profiled
     │   └── MissingPackageError   its format needs a package that is not installed
     ├── ViewerError               the viewer cannot start
+    ├── AtlasError                a site about source trees cannot be made or used
     ├── OptionError               a value that the user gave is not one of those allowed
     └── QueryError                an SQL statement that cannot be run
 
@@ -82,6 +86,18 @@ class CorruptSnapshotError(SnapshotError):
 
 class TruncatedSnapshotError(CorruptSnapshotError):
     """The end of the file is missing."""
+
+
+class ProfilerTraceError(TorchreelError):
+    """A trace of torch.profiler, or an execution trace, cannot be used."""
+
+
+class NotATraceError(ProfilerTraceError):
+    """The path holds something else, or nothing."""
+
+
+class CorruptTraceError(ProfilerTraceError):
+    """Nothing of the file can be read."""
 
 
 class RecorderError(TorchreelError):
@@ -150,6 +166,10 @@ class MissingPackageError(EdgeError):
 
 class ViewerError(TorchreelError):
     """The viewer cannot start."""
+
+
+class AtlasError(TorchreelError):
+    """A site about source trees cannot be made or used."""
 
 
 class OptionError(TorchreelError, ValueError):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torchreel
-from tests.alone import resident_bytes, run_alone, run_forked
+from tests.alone import alone, resident_bytes, run_alone, run_forked
 from tests.record.rows import names, rows
 from torchreel import _core
 from torchreel.errors import AlreadyRecordingError, OptionError, RecorderError, ReelExistsError
@@ -420,6 +420,7 @@ def stream(path: Path, ops: int) -> tuple[int, torchreel.Reel]:
     return grown, torchreel.load(path)
 
 
+@alone  # what other tests leave behind comes and goes, too
 def test_long_recordings_stream_to_disk_in_bounded_memory(tmp_path: Path) -> None:
     grown, reel = stream(tmp_path / "a.reel", 400_000)
     assert grown < 64_000_000

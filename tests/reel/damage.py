@@ -1,9 +1,10 @@
 """Damages a Parquet file of a reel in a way that a seed chooses, and asks every reader: run in a process of its own.
 
-    python -m tests.reel.damage REEL WORK FIRST COUNT
+    python -m tests.reel.damage REEL WORK FIRST COUNT [EXPORTS]
 
 prints a line of JSON for each seed before it is tried, so that a crash is traced to its seed, and one for each reader
-that broke its promise: rows, or a sentence of ours that names the file.
+that broke its promise: rows, or a sentence of ours that names the file. EXPORTS is to how many formats each seed
+exports, others than its neighbours; to all of them if it is not given.
 """
 
 from __future__ import annotations
@@ -153,7 +154,14 @@ def rest_is_read(path: Path, file: Path) -> str | None:
     return None if len(reel.left_out) == 1 and str(file) in reel.left_out[0] else f"does not say it: {reel.left_out}"
 
 
+def readers_for(seed: int, exports: int) -> list[str]:
+    formats = [WRITABLE[(seed * exports + place) % len(WRITABLE)] for place in range(exports)]
+    asked = {f"export {name}" for name in formats}
+    return [name for name in READERS if name in asked or not name.startswith("export ")]
+
+
 def main() -> None:
+    exports = int(sys.argv[5]) if len(sys.argv) > 5 else len(WRITABLE)
     whole, work = Path(sys.argv[1]), Path(sys.argv[2])
     files = sorted(file.relative_to(whole) for file in whole.glob("*/*.parquet"))
     for seed in range(int(sys.argv[3]), int(sys.argv[3]) + int(sys.argv[4])):
@@ -164,8 +172,8 @@ def main() -> None:
         file, damage = path / files[seed * 7 % len(files)], DAMAGES[seed % len(DAMAGES)]
         print(json.dumps({"seed": seed, "file": str(file.relative_to(path)), "damage": damage.__name__}), flush=True)
         damage(file, chance)
-        for name, reader in READERS.items():
-            broken = promise_broken(reader, path, work, file)
+        for name in readers_for(seed, exports):
+            broken = promise_broken(READERS[name], path, work, file)
             if broken is not None:
                 print(json.dumps({"seed": seed, "reader": name, "broken": broken}), flush=True)
         broken = rest_is_read(path, file)

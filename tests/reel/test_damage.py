@@ -39,7 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 kind="range",
                 step=step,
             )
-            for step in range(300)
+            for step in range(60)
         ]
         allocs = [("alloc", 64), ("alloc", 512), ("free", 64), ("free", 512)] * 50
         sources = [
@@ -50,9 +50,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_reel(tmp_path_factory.mktemp("whole") / "x.reel", *processes)
 
 
-def ask_all(whole: Path, work: Path, first: int, count: int) -> None:
+def ask_all(whole: Path, work: Path, first: int, count: int, *exports: int) -> None:
     """Try the seeds in a process of its own; all that break a promise are named, a crash with its seed."""
-    command = [sys.executable, "-m", "tests.reel.damage", str(whole), str(work), str(first), str(count)]
+    command = [sys.executable, "-m", "tests.reel.damage", str(whole), str(work), *map(str, (first, count, *exports))]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.returncode == 0, f"at {lines[-1:]}: {result.stderr[-2000:]}"
@@ -60,9 +60,9 @@ def ask_all(whole: Path, work: Path, first: int, count: int) -> None:
     assert [line["seed"] for line in lines] == list(range(first, first + count))
 
 
-@pytest.mark.parametrize("first", range(0, 16, 4))
+@pytest.mark.parametrize("first", [0, 6])
 def test_every_reader_says_what_is_damaged(whole: Path, tmp_path: Path, first: int) -> None:
-    ask_all(whole, tmp_path, first, 4)  # sixteen seeds in all: each kind of damage, and those of bits twice
+    ask_all(whole, tmp_path, first, 6, 2)  # twelve seeds in all: each of the DAMAGES once
 
 
 @pytest.mark.long

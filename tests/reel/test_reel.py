@@ -54,7 +54,7 @@ def test_the_files_are_plain_parquet_that_any_tool_reads(path: Path) -> None:
 
     count = duckdb.sql(f"select count(*) from read_parquet('{only_part(path)}/ops.parquet')").fetchall()
     assert count == [(torchreel.load(path).ops.num_rows,)]
-    assert json.loads((path / "meta.json").read_text())["format"] == 6
+    assert json.loads((path / "meta.json").read_text())["format"] == 7
 
 
 def test_sql_sees_every_table(path: Path) -> None:
@@ -114,7 +114,7 @@ def test_foreign_directories_and_files(tmp_path: Path) -> None:
 
 def test_a_reel_of_format_1_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v1.reel")
-    assert reel.meta["format"] == 6
+    assert reel.meta["format"] == 7
     assert reel.allocs.num_rows > 0 and reel.allocs["stream"].null_count == reel.allocs.num_rows
     assert reel.segments.num_rows == reel.devices.num_rows == 0
     assert reel.sql("select count(*) as n from ops where kind = 'range'")["n"].to_pylist() == [4]
@@ -122,7 +122,7 @@ def test_a_reel_of_format_1_opens() -> None:
 
 def test_a_reel_of_format_2_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v2.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (6, 2)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (7, 2)
     assert reel.tape_ops.num_rows == 0 and reel.steps.num_rows == 4
     assert reel.sql("select count(*) as n from tape_ops")["n"].to_pylist() == [0]
     assert reel.sql("select count(*) as n from ops where kind = 'range' and name = 'step'")["n"].to_pylist() == [3]
@@ -138,7 +138,7 @@ def test_a_reel_that_is_removed_while_it_is_open(tmp_path: Path) -> None:
 
 def test_a_reel_of_format_3_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v3.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (6, 3)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (7, 3)
     assert reel.ops.num_rows > 0 and reel.ops["backend"].null_count == reel.ops.num_rows
     known = reel.sql("select count(reserved) as n from allocs")
     assert known["n"].to_pylist() == [0] and reel.allocs.num_rows > 0
@@ -146,7 +146,7 @@ def test_a_reel_of_format_3_opens() -> None:
 
 def test_a_reel_of_format_4_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v4.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (6, 4)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (7, 4)
     named = reel.sql("select name, backend, debug_handle from ops where backend is not null")
     assert set(zip(*named.to_pydict().values(), strict=True)) == {("DELEGATE_CALL", "xnnpack", 7)}
     unknown = [reel.ops["record_id"], reel.ops["script_modules"], reel.inputs["keywords"], reel.processes["local_rank"]]
@@ -155,17 +155,30 @@ def test_a_reel_of_format_4_opens() -> None:
 
 def test_a_reel_of_format_5_opens() -> None:
     reel = torchreel.load(Path(__file__).parent / "data" / "v5.reel")
-    assert (reel.meta["format"], reel.meta["written_format"]) == (6, 5)
+    assert (reel.meta["format"], reel.meta["written_format"]) == (7, 5)
     assert reel.frames.num_rows == 2 and reel.sources.num_rows == 0
     assert reel.sources.column_names == ["process", "path", "bytes", "sha256", "text"]
     joined = reel.sql("select f.line, s.text from frames f left join sources s on s.path = f.file order by f.line")
     assert joined.to_pylist() == [{"line": 3, "text": None}, {"line": 12, "text": None}]
 
 
+def test_a_reel_of_format_6_opens() -> None:
+    reel = torchreel.load(Path(__file__).parent / "data" / "v6.reel")
+    assert (reel.meta["format"], reel.meta["written_format"]) == (7, 6)
+    columns = "k.name, o.name as op, k.kind, k.launch, k.grid"
+    known = reel.sql(f"select {columns} from kernels k left join ops o on k.op = o.id order by k.id")
+    assert known.to_pylist() == [
+        {"name": "gemm", "op": "aten::mm", "kind": None, "launch": None, "grid": None},
+        {"name": "Memcpy DtoH", "op": None, "kind": None, "launch": None, "grid": None},
+    ]
+    assert reel.devices["model"].to_pylist() == [None] and reel.ops["args"].null_count == 2
+    assert reel.collectives.num_rows == reel.syncs.num_rows == reel.process_groups.num_rows == 0
+
+
 def test_a_newer_format_is_refused(path: Path) -> None:
     meta = json.loads((path / "meta.json").read_text())
     (path / "meta.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 6"):
+    with pytest.raises(NewerReelError, match=r"format version 99 .* up to 7"):
         torchreel.load(path)
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from torchreel.reel.tables import TABLES
+from torchreel.reel.tables import TABLES, TableDefinition
 
 FORMAT = Path(__file__).parents[2] / "docs" / "format.md"
 
 
-def described() -> str:
-    """The tables as docs/format.md shows them."""
+def described(tables: Mapping[str, TableDefinition]) -> str:
+    """The tables as pages show them."""
     parts = []
-    for table in TABLES.values():
+    for table in tables.values():
         parts.append(f"### {table.name}\n\nOne row per: {table.row}.\n\n| column | type | meaning |\n|---|---|---|\n")
         for column in table.columns:
             kind = "text" if str(column.type).startswith(("dictionary", "string")) else str(column.type)
@@ -22,4 +23,4 @@ def described() -> str:
 
 
 def test_the_format_page_lists_every_table_and_column() -> None:
-    assert described() in FORMAT.read_text()
+    assert described(TABLES) in FORMAT.read_text()

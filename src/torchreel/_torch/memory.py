@@ -36,3 +36,14 @@ def snapshot(pool: tuple[int, int], traces: bool) -> dict[str, Any]:
 def on_out_of_memory(observer: Callable[[int, int, int, int], object]) -> None:
     """Call it with device, asked, allocated and free bytes when CUDA has too little memory."""
     torch._C._cuda_attach_out_of_memory_observer(observer)
+
+
+def cuda_snapshot() -> dict[str, Any]:
+    """torch.cuda.memory._snapshot: the state of CUDA's memory and, if it was switched on, its history."""
+    found: dict[str, Any] = torch.cuda.memory._snapshot()
+    return found
+
+
+def cuda_is_here() -> bool:
+    """Whether there is a CUDA device, whose allocator keeps a history."""
+    return bool(torch.cuda.is_available())

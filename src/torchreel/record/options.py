@@ -32,6 +32,8 @@ class RecordOptions:
     """Floating point operations, by torch.utils.flop_counter's formulas. Needs and switches on shapes."""
     python: bool = False
     """Calls of Python functions, as ops of kind python."""
+    gpu: bool = False
+    """What devices do: kernels, copies, waits, from Kineto; with memory, the history of CUDA's allocator too."""
     counters: tuple[str, ...] = ()
     """Hardware counters per op: cycles, instructions, cache-misses ..."""
     tape: int | None = None
@@ -59,6 +61,8 @@ class RecordOptions:
             raise OptionError(f"tape={self.tape!r} is not a step: give its number, counted from 0.")
         if self.tape is not None and self.ring is not None:
             raise OptionError("A flight recorder has no place for a tape: leave out tape or ring.")
+        if self.gpu and self.ring is not None:
+            raise OptionError("A flight recorder has no place for what devices do: leave out gpu or ring.")
         if self.allocator not in (None, "system", "caching"):
             raise OptionError(f"allocator={self.allocator!r} is not known: it is 'caching' or 'system'.")
         if self.emit not in (None, "itt", "nvtx"):
@@ -109,3 +113,7 @@ class RecordOptions:
                 )
         if len(self.counters) > 8:
             raise OptionError(f"{len(self.counters)} hardware counters are too many at once: ask for at most 8.")
+        if self.gpu:
+            from torchreel.record.device_activity import check_devices
+
+            check_devices()

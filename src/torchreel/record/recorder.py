@@ -42,6 +42,7 @@ from torchreel.reel.meta import Meta, write_meta
 from torchreel.reel.stable_path import StablePath
 
 if TYPE_CHECKING:
+    from torchreel.record.device_activity import DeviceActivity
     from torchreel.record.step_tape import StepTape
 
 _active: Recorder | None = None
@@ -106,6 +107,8 @@ class Recorder:
         self.options = options or RecordOptions()
         self.schedule = schedule
         self.lost_events = 0
+        self.closed_job = False
+        """Of a job of several ranks: whether this one was the last, and has closed their reel."""
         self.from_outside = from_outside
         self._force = force
         self._private = private
@@ -120,6 +123,7 @@ class Recorder:
         self._steps: StepCount
         self._optimizer_steps: CountedSteps | HookedSteps | None = None
         self._tape: StepTape | None = None
+        self._devices: DeviceActivity | None = None
         self._triggers: DumpTriggers | None = None
 
     @property
@@ -205,6 +209,11 @@ class Recorder:
                 f"{self.path.name} has no {', '.join(missing)} either. Give {flags} to 'torchreel record'.",
                 file=sys.stderr,
             )
+        if self.options.gpu and outer.options.gpu:
+            print(
+                f"torchreel: what devices do goes to {outer.path} alone: {self.path.name} has no activity of devices.",
+                file=sys.stderr,
+            )
 
     def _open_reel(self) -> None:
         """Make the reel, or join that of this job, and take a directory in it."""
@@ -257,10 +266,14 @@ class Recorder:
             from torchreel.record.step_tape import StepTape
 
             self._tape = StepTape(options.tape, self._directory)
+        if options.gpu and outer is None and self._directory is not None:
+            self._begin_devices(self._directory)
         atexit.register(self._stop_at_exit)
         self._running = True
         # Last, so that nothing of ours is in the recording.
         self._source.begin()
+        if self._devices is not None:
+            self._devices.mark_clocks()
         self._begin_steps()
         if options.optimizer_steps and not acts_at_steps:
             self._optimizer_steps = CountedSteps(self._steps)
@@ -268,6 +281,13 @@ class Recorder:
             self.pause()
         if self._tape is not None:
             self._tape.begins(self._steps.number)
+
+    def _begin_devices(self, directory: Path) -> None:
+        from torchreel.record.device_activity import DeviceActivity
+
+        devices = DeviceActivity(directory, with_memory=self.options.memory, with_stacks=self.options.stacks)
+        devices.begin()
+        self._devices = devices
 
     def _begin_steps(self) -> None:
         self._steps.begin()
@@ -292,7 +312,11 @@ class Recorder:
         with _lock:
             if not self._running:
                 raise RecorderError(f"Nothing is being recorded into {self.path}: start() comes before stop().")
+            if self._devices is not None:
+                self._devices.mark_clocks()
             self._source.pause()
+            if self._devices is not None:
+                self._devices.end()
             if self._tape is not None:
                 self._tape.close()
             self._running = False
@@ -331,6 +355,8 @@ class Recorder:
             self._running = False
             self._release()
             children.forget_children()
+        if self._devices is not None:
+            self._devices.abandon()
         if self._directory is not None:
             for part in (self._directory, *self._added_events()):
                 shutil.rmtree(part, ignore_errors=True)
@@ -357,6 +383,11 @@ class Recorder:
         """For one process: a counter knows the inputs of one by their ids. Sources are read once for several."""
         return spool.Additions(flops=FlopCounter() if self.options.flops else None, sources=sources)
 
+    def _own_additions(self, sources: SourceFiles | None) -> spool.Additions:
+        """For this process: also what its devices did."""
+        additions = self._additions(sources)
+        return additions if self._devices is None else replace(additions, finish=self._devices.join)
+
     def _close(self) -> None:
         """Everything that has ended becomes Parquet: this process, and processes of this machine that are gone."""
         assert self._directory is not None and self._opened is not None
@@ -365,13 +396,15 @@ class Recorder:
             self._write_part(self._directory, sources)
             if isinstance(self._source, OwnRecording):
                 self._close_the_dead(sources)
-            joining.end(self._opened)
+            self.closed_job = joining.end(self._opened)
         except UnwrittenReelError as error:  # what was recorded is there, and the program goes on
             print(f"torchreel: {error}", file=sys.stderr)
 
     def _write_part(self, directory: Path, sources: SourceFiles | None) -> None:
         if isinstance(self._source, JoinedRecording) or spool.exists(directory):
-            self._source.write(directory, self._additions(sources))
+            self._source.write(directory, self._own_additions(sources))
+            if self._devices is not None:
+                self._devices.say()
             if self._tape is not None:
                 self._join_tape(directory)
         joining.release_directory(directory)
@@ -403,6 +436,8 @@ class Recorder:
     def leave_to_parent(self) -> None:
         """This object is the copy of a recorder that runs in the parent process."""
         self._running = False
+        if self._devices is not None:
+            self._devices.leave_to_parent()
         self._release()
 
     def __enter__(self) -> Recorder:
@@ -452,14 +487,22 @@ class Recorder:
         self._require_running("pause")
         if not self._paused:
             self._paused = True
+            if self._devices is not None:
+                self._devices.mark_clocks()
             self._source.pause()
+            if self._devices is not None:
+                self._devices.pause()
 
     def resume(self) -> None:
         """Record again."""
         self._require_running("resume")
         if self._paused:
             self._paused = False
+            if self._devices is not None:
+                self._devices.resume()
             self._source.resume()
+            if self._devices is not None:
+                self._devices.mark_clocks()
 
     def peek(self) -> Reel:
         """What is recorded so far, while it goes on: a reel, read from what has been streamed to disk."""
@@ -511,7 +554,7 @@ class Recorder:
             print(f"torchreel: {error}", file=sys.stderr)
         else:
             joining.release_directory(directory)
-            joining.end(opened)
+            self.closed_job = joining.end(opened)
         return load(opened.path)
 
     def _require_running(self, what: str) -> None:

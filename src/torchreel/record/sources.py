@@ -113,7 +113,7 @@ class JoinedRecording:
 
 def missing_options(wanted: RecordOptions, outer: RecordOptions) -> list[str]:
     """What a recorder asks for and the recording that it joins does not record, as names of options."""
-    parts = ("shapes", "memory", "stacks", "modules", "python")
+    parts = ("shapes", "memory", "stacks", "modules", "python", "gpu")
     missing = [name for name in parts if getattr(wanted, name) and not getattr(outer, name)]
     if set(wanted.counters) - set(outer.counters):
         missing.append("counters")

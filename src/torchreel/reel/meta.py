@@ -10,7 +10,7 @@ from typing import Any
 
 from torchreel.errors import CorruptReelError, NewerReelError, NotAReelError, TruncatedReelError, UnwrittenReelError
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 FILE = "meta.json"
 
 Meta = dict[str, Any]
@@ -41,6 +41,11 @@ def _from_5_to_6(meta: Meta) -> Meta:
     return {**meta, "format": 6}
 
 
+def _from_6_to_7(meta: Meta) -> Meta:
+    """Version 7 has the activities of devices, collectives and process groups: older reels have none or know less."""
+    return {**meta, "format": 7}
+
+
 # From a version to the function that turns its meta.json into the next version's.
 MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {
     1: _from_1_to_2,
@@ -48,6 +53,7 @@ MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {
     3: _from_3_to_4,
     4: _from_4_to_5,
     5: _from_5_to_6,
+    6: _from_6_to_7,
 }
 
 

@@ -41,6 +41,7 @@ _TYPES = {
     pa.string(): "VARCHAR",
     TEXT: "VARCHAR",
     pa.list_(pa.int32()): "INTEGER[]",
+    pa.list_(pa.int64()): "BIGINT[]",
 }
 
 
@@ -48,12 +49,17 @@ def connect(reel: Reel, tables: Iterable[str] = TABLES) -> duckdb.DuckDBPyConnec
     """A DuckDB connection of its own in which tables of the reel are views: all, or, which is quicker, some."""
     connection = _connection()
     try:
-        for name in tables:
-            _open(connection, reel, name)
+        open_tables(connection, reel, tables)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def open_tables(connection: duckdb.DuckDBPyConnection, reel: Reel, tables: Iterable[str]) -> None:
+    """Make tables of the reel views of a connection that prepare() has seen."""
+    for name in tables:
+        _open(connection, reel, name)
 
 
 def narrow(connection: duckdb.DuckDBPyConnection, reel: Reel, process: int, tables: Iterable[str]) -> None:
@@ -143,6 +149,8 @@ class Database:
             self._open(reel, named)
             try:
                 result = connection.sql(query)
+                if result is not None:
+                    _refuse_too_large(result)
                 table: pa.Table = pa.table({}) if result is None else result.to_arrow_table()
             except duckdb.InterruptException:
                 raise KeyboardInterrupt from None
@@ -199,6 +207,15 @@ class Database:
                 self._lock.release()
 
 
+def _refuse_too_large(result: duckdb.DuckDBPyRelation) -> None:
+    """DuckDB gives a UHUGEINT to Arrow as a signed number: the largest ones would be negative."""
+    for name, kind in zip(result.columns, result.types, strict=True):
+        if "UHUGEINT" in str(kind):
+            raise QueryError(
+                f"The column {name} is a UHUGEINT, which no table of Arrow's can hold: cast it, as in x::VARCHAR."
+            )
+
+
 _kept: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
@@ -214,16 +231,27 @@ atexit.register(_close_idle)
 
 
 def _connection() -> duckdb.DuckDBPyConnection:
+    connection = new_connection()
+    prepare(connection)
+    return connection
+
+
+def new_connection() -> duckdb.DuckDBPyConnection:
+    """A DuckDB of its own, in memory."""
     import duckdb
 
-    connection = duckdb.connect(":memory:")
+    connection: duckdb.DuckDBPyConnection = duckdb.connect(":memory:")
+    return connection
+
+
+def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+    """Set what we rely on, and make room for what the views are made of."""
     connection.execute("SET preserve_insertion_order = false")
     # A table that is not there is an error, not a variable of ours that happens to have its name.
     connection.execute("SET python_enable_replacements = false")
     # A statement is planned, then run: each time the ends of all files are needed.
     connection.execute("SET parquet_metadata_cache = true")
     connection.execute(f"CREATE SCHEMA {_SCHEMA}")
-    return connection
 
 
 def _named(query: str) -> list[str]:
@@ -279,7 +307,9 @@ def _view_as_written(connection: duckdb.DuckDBPyConnection, name: str, scan: str
     except duckdb.BinderException:
         return False
     found = connection.execute(
-        "SELECT column_name, data_type FROM duckdb_columns() WHERE schema_name = 'main' AND table_name = ?", [name]
+        "SELECT column_name, data_type FROM duckdb_columns()"
+        " WHERE database_name = current_database() AND schema_name = 'main' AND table_name = ?",
+        [name],
     ).fetchall()
     if {column: kind for column, kind in found if column != "process"} == wanted:
         return True

@@ -43,6 +43,8 @@ class Additions:
 
     flops: FlopCounter | None = None
     sources: SourceReader | None = None
+    finish: Callable[[Path], None] | None = None
+    """Called with the directory of the process when its tables are there, and the spool still is."""
 
 
 _NOTHING = Additions()
@@ -260,6 +262,8 @@ def convert(process: Path, additions: Additions = _NOTHING) -> None:
         with ProcessWriter(process) as writer:
             _write(writer, decoder, process, additions)
             writer.write(PROCESSES.name, _process_table(decoder, process.name, decoder.closed))
+        if additions.finish is not None:
+            additions.finish(process)
     except OSError as error:
         raise UnwrittenReelError(
             f"{process} holds the recording as it was streamed to disk, and no Parquet files, since these cannot be "

@@ -36,8 +36,8 @@ _DELTA = {
 
 def _encodings(definition: TableDefinition) -> tuple[dict[str, str], list[str]]:
     delta = {c.name: "DELTA_BINARY_PACKED" for c in definition.columns if c.name in _DELTA}
-    dictionary = [c.name for c in definition.columns if c.name not in delta and not pa.types.is_boolean(c.type)]
-    return delta, [("frames.list.element" if name == "frames" else name) for name in dictionary]
+    dictionary = [c for c in definition.columns if c.name not in delta and not pa.types.is_boolean(c.type)]
+    return delta, [f"{c.name}.list.element" if pa.types.is_list(c.type) else c.name for c in dictionary]
 
 
 @functools.lru_cache(maxsize=16)

@@ -128,7 +128,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "torch.save of old": (pickle.dumps(0x1950A86A20F9469CFC6C, 2), "it is 119547037146038801333356"),
     "a list of numbers": (pickle.dumps([1, 2, 3]), "a list of other things than segments"),
     "a state_dict": (pickle.dumps({"layer.weight": [0.5], "layer.bias": [0.1]}), "the keys 'layer.weight', 'layer"),
-    "JSON of something else": (b'{"traceEvents": []}', "the keys 'traceEvents'"),
+    "JSON of something else": (b'{"things": []}', "neither a trace of torch.profiler nor a memory snapshot"),
     "JSON without its end": (json.dumps(small_snapshot()).encode()[:-10], "JSON without its end"),
     "JSON that is none": (b"{segments: []}", "not valid JSON"),
     "JSON nested deep": (b"[" * 1_000_000, "nested too deep"),

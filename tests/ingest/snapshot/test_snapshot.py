@@ -66,7 +66,8 @@ def test_every_table() -> None:
         {"device": "cuda:0", "time_ns": TIME + 9000, "name": "step", "stage": "END"},
     ]
     unknown = {"total": None, "fraction": None}
-    assert tables["devices"].to_pylist() == [
+    of_snapshots = ["device", "index", "total", "fraction", "lost_events", "note"]
+    assert tables["devices"].select(of_snapshots).to_pylist() == [
         {"device": "cuda:0", "index": 0, "total": 1 << 34, "fraction": 0.5, "lost_events": 0, "note": None},
         {"device": "cpu", "index": 1, **unknown, "lost_events": 3, "note": "each block is a segment"},
     ]

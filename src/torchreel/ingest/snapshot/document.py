@@ -44,8 +44,8 @@ def read_document(path: Path) -> Document:
             return Document(_json(path, file, size), size)
         if head[0] not in _PICKLE_STARTS:
             raise NotASnapshotError(
-                f"{path} is not a memory snapshot: it is neither a pickle nor JSON. "
-                "Name a file that torch.cuda.memory._dump_snapshot wrote."
+                f"{path} is not a memory snapshot: it is neither a pickle nor JSON. Name a file that "
+                "torch.cuda.memory._dump_snapshot or torch.profiler wrote."
             )
         return Document(_pickle(path, file), size)
 

@@ -1,0 +1,1 @@
+"""Execution traces (ExecutionTraceObserver): the arguments of each op, without times."""

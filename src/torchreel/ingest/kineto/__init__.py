@@ -1,0 +1,1 @@
+"""Traces that torch.profiler (Kineto) wrote, and others in Chrome's format."""

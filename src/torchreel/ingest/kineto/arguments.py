@@ -1,0 +1,241 @@
+"""The arguments of events: a list of JSON objects -> columns. What no column takes stays, as JSON."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from torchreel.ingest.kineto.columns import NOTHING, Ints
+
+_ROWS = msgspec.json.Decoder(list[dict[str, Raw]])
+_ROW = msgspec.json.Decoder(dict[str, Raw])
+_INTS = msgspec.json.Decoder(list[int])
+_FLOATS = msgspec.json.Decoder(list[float])
+_TEXTS = msgspec.json.Decoder(list[str | None])
+_FAULTS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+
+_ABSENT = Raw(b"")
+_NO_INT = str(NOTHING).encode()
+_NO_FLOAT = b"-1e308"
+
+Column: TypeAlias = list[Raw]  # the JSON of each event's value, empty for none
+
+
+class Arguments:
+    """The arguments of some events, a column for each name. Each is taken once; `rest` has those that nobody took."""
+
+    def __init__(self, texts: Sequence[Raw]) -> None:
+        self._count = len(texts)
+        self._columns = _columns([text or b"{}" for text in texts])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has(self, name: str) -> bool:
+        return name in self._columns
+
+    def present(self, name: str) -> list[bool]:
+        """Which events have an argument of this name."""
+        return list(map(bool, self._columns[name])) if self.has(name) else [False] * self._count
+
+    def put(self, name: str, value: Any) -> None:
+        """Give all events the same argument."""
+        self._columns[name] = [Raw(msgspec.json.encode(value))] * self._count
+
+    def row(self, index: int) -> dict[str, Any]:
+        """The values of one event's arguments."""
+        return {name: value_of(column[index]) for name, column in self._columns.items() if column[index]}
+
+    def ints(self, *names: str) -> Ints:
+        """The whole numbers under the first of these names that there is; another value stays where it is."""
+        result = None
+        for name in names:
+            if self.has(name):
+                found = self._ints(name)
+                result = found if result is None else np.where(result == NOTHING, found, result)
+        return np.full(self._count, NOTHING) if result is None else result
+
+    def _ints(self, name: str) -> Ints:
+        column = self._columns.pop(name)
+        try:
+            return np.array(_INTS.decode(_list([value or _NO_INT for value in column])), np.int64)
+        except _FAULTS:
+            return np.array(self._one_by_one(name, column, _int, NOTHING), np.int64)
+
+    def floats(self, name: str) -> NDArray[np.float64]:
+        """Numbers; NaN where there is none."""
+        if not self.has(name):
+            return np.full(self._count, np.nan)
+        column = self._columns.pop(name)
+        try:
+            array = np.array(_FLOATS.decode(_list([value or _NO_FLOAT for value in column])), np.float64)
+        except _FAULTS:
+            array = np.array(self._one_by_one(name, column, _float, math.nan), np.float64)
+        array[array == -1e308] = np.nan
+        return array
+
+    def texts(self, name: str) -> list[str | None]:
+        """Texts; None where there is none, or something else."""
+        if not self.has(name):
+            return [None] * self._count
+        column = self._columns.pop(name)
+        try:
+            return _TEXTS.decode(_list([value or b"null" for value in column]))
+        except _FAULTS:
+            return self._one_by_one(name, column, _text, None)
+
+    def _one_by_one(self, name: str, column: Column, read: Callable[[Any], Any], none: Any) -> list[Any]:
+        """What `read` makes of each value; one of which it makes nothing stays where it is."""
+        values = [value_of(raw) if raw else None for raw in column]
+        found = [read(value) for value in values]
+        self.leave(name, [value is not None and one is None for value, one in zip(values, found, strict=True)], column)
+        return [none if one is None else one for one in found]
+
+    def raw(self, name: str) -> list[bytes]:
+        """JSON as it stands in the file; empty where there is none."""
+        return list(map(bytes, self._columns.pop(name))) if self.has(name) else [b""] * self._count
+
+    def leave(self, name: str, which: Sequence[bool], column: Sequence[Raw | bytes]) -> None:
+        """Put some values of a column back."""
+        left = [Raw(value) if chosen else _ABSENT for chosen, value in zip(which, column, strict=True)]
+        if any(left):
+            self._columns[name] = left
+
+    def drop(self, *names: str) -> None:
+        for name in names:
+            self._columns.pop(name, None)
+
+    def rest(self) -> list[str | None]:
+        """For each event its other arguments as a JSON object, in the order of their names; None for none."""
+        if not self._columns:
+            return [None] * self._count
+        names = sorted(self._columns)
+        keys = [msgspec.json.encode(name).replace(b"%", b"%%") + b": %b" for name in names]
+        rows = list(zip(*(map(bytes, self._columns[name]) for name in names), strict=True))
+        objects = {row: _object(keys, row) for row in set(rows)}
+        return [objects[row] for row in rows]
+
+
+def _columns(texts: Sequence[Raw | bytes]) -> dict[str, Column]:
+    """The values under each name that there is."""
+    text = _list(texts)
+    kind = _KINDS.of(texts)
+    if kind is not None:
+        try:
+            return kind.columns(text)
+        except _FAULTS:
+            pass
+    try:
+        rows = _ROWS.decode(text)
+    except _FAULTS:
+        rows = [_row(each) for each in texts]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if kind is not None:
+        _KINDS.widen(kind, names)
+    return {name: [row.get(name, _ABSENT) for row in rows] for name in names}
+
+
+class _Kind:
+    """Arguments of these names and no others, which are decoded without a dictionary for each event."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        fields = [(f"field_{number}", Raw, _ABSENT) for number in range(len(names))]
+        renamed = {field[0]: name for field, name in zip(fields, names, strict=True)}
+        struct = msgspec.defstruct("Row", fields, rename=renamed, forbid_unknown_fields=True, gc=False)
+        self._rows = msgspec.json.Decoder(list[struct])  # type: ignore[valid-type]
+        self._fields = [(name, operator.attrgetter(field[0])) for name, field in zip(names, fields, strict=True)]
+
+    def columns(self, text: bytes) -> dict[str, Column]:
+        """The columns of a list of objects; a fault if any has another name."""
+        rows = self._rows.decode(text)
+        columns = ((name, list(map(field, rows))) for name, field in self._fields)
+        return {name: column for name, column in columns if any(column)}
+
+
+class _Kinds:
+    """The kinds that were seen, by the names that some of the events have."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, ...], _Kind] = {}
+
+    def of(self, texts: Sequence[Raw | bytes]) -> _Kind | None:
+        some = texts[:: max(len(texts) // _LOOKED_AT, 1)]
+        names = tuple(sorted({name for text in some for name in _row(text)}))
+        kind = self._kinds.get(names)
+        if kind is None and len(self._kinds) < _MOST_KINDS and _are_plain(names):
+            kind = self._kinds[names] = _Kind(names)
+        return kind
+
+    def widen(self, kind: _Kind, names: Sequence[str]) -> None:
+        """Events that look like those of a kind may have these names, too."""
+        every = tuple(dict.fromkeys((*kind.names, *names)))
+        if _are_plain(every):
+            wider = _Kind(every)
+            self._kinds = {key: wider if one is kind else one for key, one in self._kinds.items()}
+
+
+def _are_plain(names: Sequence[str]) -> bool:
+    """Whether msgspec takes them as names of fields."""
+    return len(names) <= _MOST_NAMES and all(name.isprintable() and not {'"', "\\"} & set(name) for name in names)
+
+
+# More than any profiler writes: a hostile file is read without kinds.
+_LOOKED_AT = 50
+_MOST_KINDS = 1_000
+_MOST_NAMES = 100
+_KINDS = _Kinds()
+
+
+def _row(text: Raw | bytes) -> dict[str, Raw]:
+    try:
+        return _ROW.decode(text)
+    except _FAULTS:
+        return {} if bytes(text) == b"null" else {"args": Raw(text)}
+
+
+def _list(values: Sequence[Any]) -> bytes:
+    return b"[%b]" % b",".join(values)
+
+
+def value_of(raw: Raw) -> Any:
+    """The value of a JSON text; None for what has none."""
+    try:
+        return msgspec.json.decode(raw)
+    except _FAULTS:
+        return None
+
+
+def _int(value: Any) -> int | None:
+    if type(value) is str and value.strip().removeprefix("-").isdecimal() and len(value) < 20:
+        value = int(value)
+    if type(value) is float and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return value if type(value) is int and NOTHING <= value < 2**63 else None
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+def _object(keys: Sequence[bytes], row: Sequence[bytes]) -> str | None:
+    parts = [key % _compact(value) for key, value in zip(keys, row, strict=True) if value]
+    return (b"{%b}" % b", ".join(parts)).decode("utf-8", "replace") if parts else None
+
+
+def _compact(text: bytes) -> bytes:
+    """JSON in one form, whatever spaces the file has."""
+    if text[:1] not in (b"[", b"{"):
+        return text
+    return msgspec.json.format(text, indent=0)
