@@ -13,7 +13,8 @@ from torchreel import errors
 from torchreel._version import __version__
 
 if TYPE_CHECKING:
-    from torchreel import allocator, graphs, memory, tape
+    from torchreel import allocator, atlas, graphs, memory, tape
+    from torchreel.analyze.gpu.answers import gpu
     from torchreel.analyze.time.averages import averages
     from torchreel.edge import EdgeProfiler, current_edge_profiler
     from torchreel.graphs import graphed, mark_step_begin
@@ -38,10 +39,12 @@ __all__ = [
     "Tape",
     "__version__",
     "allocator",
+    "atlas",
     "averages",
     "current_edge_profiler",
     "current_recorder",
     "errors",
+    "gpu",
     "graphed",
     "graphs",
     "load",
@@ -65,6 +68,7 @@ _ROOMS = {
     "Reel": "reel",
     "load": "reel",
     "averages": "analyze",
+    "gpu": "analyze.gpu.answers",
     "graphed": "graphs.call.entry",
     "mark_step_begin": "graphs.steps",
     "RecordOptions": "record",
@@ -83,7 +87,7 @@ _ROOMS = {
 
 
 # Names that are rooms themselves.
-_MODULES = ("allocator", "graphs", "memory", "tape")
+_MODULES = ("allocator", "atlas", "graphs", "memory", "tape")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -27,16 +28,20 @@ from torchreel.reel import Reel
 BYTES = [to for to, format in FORMATS.items() if not format.is_text]
 
 
-@pytest.fixture
-def reel(tmp_path: Path) -> Reel:
+@pytest.fixture(scope="module")
+def reel(tmp_path_factory: pytest.TempPathFactory) -> Reel:
     process = ProcessBuilder("host-7", 7)
     training_step(process)
-    return build(tmp_path / "run.reel", process)
+    return build(tmp_path_factory.mktemp("streams") / "run.reel", process)
 
 
-def in_a_file(reel: Reel, to: str, name: str = "out") -> bytes:
-    export(reel, reel.path.parent / name, to)
-    return (reel.path.parent / name).read_bytes()
+@functools.cache
+def in_a_file(reel: Reel, to: str) -> bytes:
+    file = reel.path.parent / "out"
+    export(reel, file, to)
+    content = file.read_bytes()
+    file.unlink()
+    return content
 
 
 def without_name(content: bytes, to: str) -> bytes:
@@ -57,10 +62,13 @@ def test_a_stream_of_text(reel: Reel, to: str) -> None:
     stream = io.StringIO()
     export(reel, stream, to)
     assert stream.getvalue().encode() == without_name(in_a_file(reel, to), to)
+
+
+def test_an_open_file_of_text(reel: Reel) -> None:
     with tempfile.NamedTemporaryFile("w+", encoding="utf-8") as file:
-        export(reel, file, to)
+        export(reel, file, "speedscope")
         file.seek(0)
-        assert file.read()
+        assert file.read().encode() == in_a_file(reel, "speedscope")
 
 
 @pytest.mark.parametrize("to", BYTES)

@@ -14,10 +14,10 @@ from torchreel.cli.terminal.interrupt import interruptible
 from torchreel.cli.terminal.units import time_text
 
 if TYPE_CHECKING:
-    from torchreel.analyze.diff import Change, Diff, Limit
+    from torchreel.analyze.diff import Change, Diff, KernelChanges, Limit
     from torchreel.cli.terminal.table import Column
 
-BY = ("name", "inputs", "module", "line")
+BY = ("name", "inputs", "module", "line", "kernel")
 LIMIT_BROKEN = 3
 
 _HEADERS = {"name": "Name", "inputs": "Input Shapes", "module": "Module", "line": "Source Location"}
@@ -48,26 +48,32 @@ def command(
         which ops became slower or faster, which are new or gone
     torchreel diff before.reel after.reel --by line
         the same by the lines of your own that called them
+    torchreel diff before.reel after.reel --by kernel
+        what changed on the devices: kernels that have other names are compared by what they do, under the same op
     torchreel diff main.reel branch.reel --fail-on "self +5%, peak +2%, ops +0"
         for CI: exit code 3 if the branch is slower, needs more memory or runs more ops
     """
-    from torchreel.analyze.diff import diff, parse_limits
+    from torchreel.analyze.diff import diff, kernel_changes, parse_limits
 
     limits = parse_limits(fail_on) if fail_on is not None else []
     first, second = (open_reel(path, skip_damaged) for path in (a, b))
-    found = interruptible(lambda: diff(first, second, by))
+    found = interruptible(lambda: diff(first, second, "name" if by == "kernel" else by))
+    kernels = interruptible(lambda: kernel_changes(first, second))
     broken = [each for each in limits if each.is_broken(found)]
     if limit is None and form in ("table", "markdown"):
         limit = _ROWS
-    rows = found.rows.slice(0, limit) if limit else found.rows
+    shown = kernels.rows if by == "kernel" else found.rows
+    rows = shown.slice(0, limit) if limit else shown
     if form == "json":
-        write_json({**found.as_dict(), "rows": rows.to_pylist(), "broken_limits": [each.text for each in broken]})
+        device = {"device_ns": kernels.device_ns.as_dict(), "device_notes": list(kernels.notes)}
+        answers = {**found.as_dict(), **device, "rows": rows.to_pylist()}
+        write_json({**answers, "broken_limits": [each.text for each in broken]})
     elif form == "csv":
         write_csv(rows.column_names, (tuple(row.values()) for row in rows.to_pylist()))
     elif form == "markdown":
-        _print_markdown(found, rows.to_pylist())
+        _print_markdown(found, kernels, _columns_of(by, found, kernels, rows.to_pylist()))
     else:
-        _print(found, rows.to_pylist())
+        _print(found, kernels, _columns_of(by, found, kernels, rows.to_pylist()), (rows.num_rows, shown.num_rows))
     for each in broken:
         click.echo(_broken(each, found), err=True)
     sys.stdout.flush()
@@ -153,25 +159,70 @@ def _remark(found: Diff, row: dict[str, Any]) -> str:
     return "within spread" if found.per == "step" and 0 < abs(row["change_ns"]) <= row["spread_ns"] else ""
 
 
-def _print(found: Diff, rows: list[dict[str, Any]]) -> None:
+def _columns_of(by: str, found: Diff, kernels: KernelChanges, rows: list[dict[str, Any]]) -> list[Column]:
+    return _kernel_columns(kernels, rows) if by == "kernel" else _columns(found, rows)
+
+
+def _kernel_columns(kernels: KernelChanges, rows: list[dict[str, Any]]) -> list[Column]:
+    from torchreel.cli.terminal.table import Column, one_line
+
+    steps = {"a": max(kernels.a_steps, 1), "b": max(kernels.b_steps, 1)}
+
+    def time(row: dict[str, Any], side: str) -> str:
+        return _time(row[f"{side}_ns"] / steps[side]) if row[f"{side}_count"] else ""
+
+    def count(row: dict[str, Any], side: str) -> str:
+        return _count(row[f"{side}_count"] / steps[side]) if row[f"{side}_count"] else ""
+
+    columns = [
+        Column("Op", [one_line(row["op"] or "") for row in rows]),
+        Column("Kernel", [one_line(row["b_kernel"] or row["a_kernel"] or "") for row in rows]),
+        Column("Family", [row["family"] for row in rows]),
+        Column("A Device", [time(row, "a") for row in rows], number=True),
+        Column("B Device", [time(row, "b") for row in rows], number=True),
+        Column("Change", [_signed(row["change_ns"]) for row in rows], number=True),
+        Column("A Count", [count(row, "a") for row in rows], number=True),
+        Column("B Count", [count(row, "b") for row in rows], number=True),
+        Column("", [_kernel_remark(row) for row in rows]),
+    ]
+    return [column for column in columns if any(column.cells)]
+
+
+def _kernel_remark(row: dict[str, Any]) -> str:
+    if row["match"] == "family":
+        return "another kernel" if row["a_kernel"] != row["b_kernel"] else ""
+    return {"name": "", "moved": "in another op"}.get(row["match"], str(row["match"]))
+
+
+def _device_sentences(kernels: KernelChanges) -> list[str]:
+    """The change on the devices, if they did anything."""
+    if not kernels.rows.num_rows:
+        return []
+    return [f"Device time: {_both(kernels.device_ns, _time)}.", *kernels.notes]
+
+
+def _print(found: Diff, kernels: KernelChanges, columns: list[Column], counts: tuple[int, int]) -> None:
     from torchreel.cli.terminal.table import console, draw, one_line
 
     out = console()
-    for sentence in sentences(found):
+    for sentence in (*sentences(found), *_device_sentences(kernels)):
         out.print(one_line(sentence))
     out.print()
-    if rows:
-        draw(_columns(found, rows), out)
+    printed, all_rows = counts
+    if printed:
+        draw(columns, out)
+    elif found.rows.num_rows:
+        out.print(one_line(" ".join(kernels.notes)))
     else:
         out.print("No ops were recorded in either reel.")
-    if len(rows) < found.rows.num_rows:
-        out.print(f"These are {len(rows)} of {found.rows.num_rows:,} rows: --limit 0 shows all.")
+    if printed < all_rows:
+        out.print(f"These are {printed} of {all_rows:,} rows: --limit 0 shows all.")
 
 
-def _print_markdown(found: Diff, rows: list[dict[str, Any]]) -> None:
+def _print_markdown(found: Diff, kernels: KernelChanges, columns: list[Column]) -> None:
     from torchreel.cli.terminal.table import one_line
 
-    for sentence in sentences(found):
+    for sentence in (*sentences(found), *_device_sentences(kernels)):
         click.echo(f"- {one_line(sentence)}")
     click.echo()
-    write_markdown(_columns(found, rows))
+    write_markdown(columns)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchreel._units import bytes_text, count_text
+from torchreel.cli.gpu.kernels import kernel_columns, kernel_rows
 from torchreel.cli.sources import open_reel, skip_damaged_option
 from torchreel.cli.terminal.choices import several
 from torchreel.cli.terminal.formats import FORMATS, write_csv, write_json, write_markdown
@@ -21,9 +22,20 @@ if TYPE_CHECKING:
     from torchreel.analyze import Finding, Summary, TypicalStep
     from torchreel.cli.terminal.table import Column
 
-BY = ("name", "inputs", "module", "line", "stack", "thread", "step", "kind", "overload", "process")
-SORT = ("self", "total", "count", "memory", "flops", "average")
-KINDS = ("op", "backward", "torchscript", "lite", "custom", "static_runtime", "range", "module", "python", "other")
+BY = ("name", "inputs", "module", "line", "stack", "thread", "step", "kind", "overload", "process", "kernel")
+SORT = ("self", "total", "count", "memory", "flops", "average", "device")
+KINDS: tuple[str, ...] = (
+    "op",
+    "backward",
+    "torchscript",
+    "lite",
+    "custom",
+    "static_runtime",
+    "range",
+    "module",
+    "python",
+)
+KINDS += ("runtime", "driver", "overhead", "other")
 
 _HEADERS = {
     "name": "Name",
@@ -52,7 +64,7 @@ _PHASES = {
 
 @click.command("report")
 @click.argument("reel")
-@several("--by", words=BY, text="What to group calls by; several with commas.  [name]")
+@several("--by", words=BY, text="What to group calls by; several with commas, but for kernel.  [name]")
 @click.option("--sort", type=click.Choice(SORT), default="self", show_default=True, help="The greatest first.")
 @click.option("--limit", type=click.IntRange(min=0), help="Rows to print, 0 for all.  [30; all for csv and json]")
 @several("--kind", words=KINDS, text="Kinds of calls to count.  [all but module and python]")
@@ -89,6 +101,10 @@ def command(
         which line of the source called what
     torchreel report run.reel --kind backward --sort memory
         backward nodes, by the memory that they kept
+    torchreel report gpu.reel --by kernel
+        the kernels, copies and sets of devices, by name
+    torchreel report gpu.reel --by module --sort device
+        modules by the time that devices took for what their calls launched
     torchreel report run.reel --format json | jq '.rows[0]'
         for programs: integers in nanoseconds and bytes; these keys stay
     """
@@ -101,7 +117,14 @@ def command(
     head = interruptible(lambda: summary(opened))
     steps = interruptible(lambda: typical_step(opened))
     advice = interruptible(lambda: findings(opened))
-    table = interruptible(lambda: averages(opened, groups, sort=sort, kinds=kind or None, stack_frames=frames))
+    if "kernel" in groups:
+        table = kernel_rows(opened, groups, sort, kind)
+    else:
+        table = interruptible(lambda: averages(opened, groups, sort=sort, kinds=kind or None, stack_frames=frames))
+        if sort == "device" and "device_ns" not in table.column_names:
+            from torchreel.analyze.gpu.missing import NO_DEVICE
+
+            click.echo(f"{NO_DEVICE} The rows are sorted by self time.", err=True)
     rows = table.slice(0, limit) if limit else table
     if form == "json":
         write_json(
@@ -115,9 +138,9 @@ def command(
     elif form == "csv":
         write_csv(rows.column_names, (tuple(row.values()) for row in rows.to_pylist()))
     elif form == "markdown":
-        write_markdown(_columns(rows, groups, head))
+        write_markdown(_shown(rows, groups, head, sort))
     else:
-        _print_table(rows, table.num_rows, groups, head, steps, advice)
+        _print_table(rows, table.num_rows, groups, head, steps, advice, sort)
 
 
 def _groups(by: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,7 +157,9 @@ def _print_table(
     head: Summary,
     step: TypicalStep | None,
     advice: list[Finding],
+    sort: str,
 ) -> None:
+    from torchreel.cli.terminal.sentences import say
     from torchreel.cli.terminal.table import console, draw, one_line
 
     out = console()
@@ -144,13 +169,13 @@ def _print_table(
         out.print(line)
     out.print()
     if not rows.num_rows:
-        out.print("There are no calls to show." if head.ops else "No ops were recorded.")
+        say(out, _nothing(groups, head))
     else:
-        draw(_columns(rows, groups, head), out)
+        draw(_shown(rows, groups, head, sort), out)
     if rows.num_rows < all_rows:
         out.print(f"These are {rows.num_rows} of {all_rows:,} rows: --limit 0 shows all.")
     out.print()
-    for line in _next(groups, head):
+    for line in _next(groups, head, "device_ns" in rows.column_names):
         out.print(one_line(line), soft_wrap=True)
 
 
@@ -199,7 +224,19 @@ def _advice(advice: list[Finding], step: TypicalStep | None, width: int) -> list
     return lines
 
 
-def _columns(rows: pa.Table, groups: tuple[str, ...], head: Summary) -> list[Column]:
+def _nothing(groups: tuple[str, ...], head: Summary) -> str:
+    if "kernel" in groups:
+        from torchreel.analyze.gpu.missing import NO_DEVICE
+
+        return NO_DEVICE
+    return "There are no calls to show." if head.ops else "No ops were recorded."
+
+
+def _shown(rows: pa.Table, groups: tuple[str, ...], head: Summary, sort: str) -> list[Column]:
+    return kernel_columns(rows) if "kernel" in groups else _columns(rows, groups, head, sort)
+
+
+def _columns(rows: pa.Table, groups: tuple[str, ...], head: Summary, sort: str) -> list[Column]:
     values = {name: rows[name].to_pylist() for name in rows.column_names}
     lead = "name" if "name" in groups else groups[0]
     leading = [lead, *(group for group in groups if group != lead and group not in _TRAILING)]
@@ -212,10 +249,16 @@ def _columns(rows: pa.Table, groups: tuple[str, ...], head: Summary) -> list[Col
         _number("CPU total", [time_text(ns) for ns in values["total_ns"]]),
         _number("CPU time avg", ["" if ns is None else time_text(ns) for ns in values["average_ns"]]),
     ]
-    if head.recorded["memory"] or any(values["alloc_bytes"]) or any(values["self_alloc_bytes"]):
+    devices = "device_ns" in values  # there is no room for all columns then
+    memory = head.recorded["memory"] or any(values["alloc_bytes"]) or any(values["self_alloc_bytes"])
+    if memory and (not devices or sort == "memory"):
         columns.append(_number("CPU Mem", [_bytes(size) for size in values["alloc_bytes"]]))
         columns.append(_number("Self CPU Mem", [_bytes(size) for size in values["self_alloc_bytes"]]))
     columns.append(_number("# of Calls", [f"{calls:,}" for calls in values["calls"]]))
+    if devices:
+        columns.append(_number("Self device", [time_text(ns) for ns in values["self_device_ns"]]))
+        columns.append(_number("Device total", [time_text(ns) for ns in values["device_ns"]]))
+        columns.append(_number("# of Kernels", [f"{count:,}" if count else "" for count in values["kernels"]]))
     if any(values["flops"]):
         unit, divisor = flops_unit(max(flops or 0 for flops in values["flops"]))
         columns.append(_number(unit, [f"{flops / divisor:.3f}" if flops else "" for flops in values["flops"]]))
@@ -242,17 +285,19 @@ def _bytes(size: int | None) -> str:
     return "" if size is None else bytes_text(size)
 
 
-def _next(groups: tuple[str, ...], head: Summary) -> list[str]:
+def _next(groups: tuple[str, ...], head: Summary, devices: bool) -> list[str]:
     """Commands that go deeper from here, by what the reel holds."""
     reel = shlex.quote(head.reel)
     ideas = []
+    if devices:
+        ideas.append((f"torchreel gpu {reel}", "what the devices did, and why they waited"))
     if head.recorded["shapes"] and "inputs" not in groups:
         ideas.append((f"torchreel report {reel} --by inputs", "by the shapes of the arguments"))
     if head.recorded["modules"] and "module" not in groups:
         ideas.append((f"torchreel report {reel} --by module", "by nn.Module"))
     if head.recorded["stacks"] and not {"line", "stack"} & set(groups):
         ideas.append((f"torchreel report {reel} --by line", "by the line of your source"))
-    ideas.append((f"torchreel export {reel} --to perfetto", "as a timeline, for ui.perfetto.dev"))
+    ideas.append((f"torchreel view {reel}", "timeline, flame graph, memory and source, in a browser"))
     ideas.append((f"torchreel sql {reel}", "the tables, for questions of your own"))
     width = max(len(line) for line, _ in ideas)
     return [

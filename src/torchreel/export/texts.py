@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
@@ -13,6 +14,8 @@ import pyarrow as pa
 from torchreel.reel import Reel
 
 _REMEMBERED = 50_000
+# An escape that may be half of a surrogate pair.
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 # What the type of an argument is called that is a list of values.
 _LIST = "ScalarList"
 
@@ -34,6 +37,17 @@ def json_text(value: Any) -> str:
         return whole(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except ValueError:
         return quoted(json.dumps(value, ensure_ascii=False))
+
+
+def object_text(text: str) -> str:
+    """The JSON text of an object that is safe to take apart and to put into another; what is none becomes one."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        value = text
+    if not isinstance(value, dict):
+        return f'{{"args": {quoted(text)}}}'
+    return json_text(value) if _HALVES.search(text) or text[:1] != "{" or text[-1:] != "}" else text
 
 
 class TextColumn:

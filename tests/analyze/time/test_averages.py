@@ -263,8 +263,10 @@ def test_empty_reel(tmp_path: Path) -> None:
 
 
 GROUPS = "name, overload, inputs, module, stack, line, thread, step, process, kind"
-SORTS = "self, total, count, memory, flops, average"
-KINDS = "op, backward, torchscript, lite, custom, static_runtime, range, module, python, other"
+SORTS = "self, total, count, memory, flops, average, device"
+KINDS = (
+    "op, backward, torchscript, lite, custom, static_runtime, range, module, python, runtime, driver, overhead, other"
+)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import torchreel
+from tests.analyze.gpu import by_hand
 from tests.synthetic import START, Call, Process, call, write_reel
 from torchreel.analyze.time.phases import PHASES, phases
 from torchreel.reel.meta import write_meta
@@ -175,3 +176,17 @@ def test_a_recorded_training_run(tmp_path: Path) -> None:
     for row in rows[:5]:
         assert all(row[f"{phase}_ns"] > 0 for phase in PHASES), row
         assert sum(row[f"{phase}_ns"] for phase in PHASES) == row["end_ns"] - row["start_ns"]
+
+
+def test_a_trace_in_which_depth_is_no_level(tmp_path: Path) -> None:
+    """Calls that end after the one around them stand open in between; Python alone makes no main thread."""
+    ops = [
+        by_hand.call(0, 100, "ProfilerStep#1", "op", depth=4, parent=1),
+        by_hand.call(0, 120, "run", "python", depth=0),
+        by_hand.call(10, 90, "train.py(3): main", "python", depth=1, parent=0),
+        by_hand.call(20, 50, "aten::mm", "op", depth=2, parent=2),
+        by_hand.call(0, 500, "monitor.py(60): run", "python", depth=0, thread=1),
+    ]
+    steps = [{"step": 1, "start_ns": START, "end_ns": START + 100}]
+    reel = by_hand.reel_of(tmp_path / "run.reel", {"ops": ops, "steps": steps})
+    assert spent(reel) == [{"step": 1, "other": 30, "no_op": 70}]

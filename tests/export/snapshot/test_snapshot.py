@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -238,10 +236,8 @@ def test_every_function_of_memory_viz_reads_them(tmp_path: Path) -> None:
 def test_the_commands_of_memory_viz_read_it(command: str, tmp_path: Path) -> None:
     export(cpu_reel(tmp_path), tmp_path / "out.pickle", "snapshot")
     arguments = ["-o", "out.html"] if command.endswith("plot") else []
-    result = subprocess.run(
-        [sys.executable, "-m", "torch.cuda._memory_viz", command, "out.pickle", *arguments],
-        **{"capture_output": True, "text": True, "timeout": 120, "check": False, "cwd": tmp_path},
-    )
+    run = "import runpy; runpy.run_module('torch.cuda._memory_viz', run_name='__main__')"  # as python -m does
+    result = run_forked(run, command, "out.pickle", *arguments, directory=tmp_path)
     assert result.returncode == 0, result.stderr
     shown = (tmp_path / "out.html").read_text() if arguments else result.stdout
     assert {"stats": "total_allocated: 400.0B", "trace": "4 entries"}.get(command, "MemoryViz.js") in shown

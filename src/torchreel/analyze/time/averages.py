@@ -9,6 +9,8 @@ What the columns mean:
   torch.profiler sees it too, and counts once when grouped by name.
 - A module's `self_ns` is that of the calls made in it and in none of its submodules; its `total_ns` has the submodules'
   too; its `calls` are calls of the module, where these were recorded, else of the ops in it.
+- In a reel with activities of devices, `kernels` and `self_device_ns` are what the calls launched themselves and the
+  time that this took on the device; `device_ns` is with what the calls inside launched, and counts like `total_ns`.
 - Percentages are of the sum of `self_ns`, as in torch.profiler; calls that ended on another thread have none.
 
 DuckDB does all of it and reads only the columns it needs; ids become text after the grouping.
@@ -18,17 +20,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from torchreel.analyze.connection import Range, opened
+from torchreel.analyze.gpu.call_time import call_time
 from torchreel.analyze.source.own_lines import own_lines
-from torchreel.analyze.time.groups import MEASURES, PLACES, Grouping, grouped
+from torchreel.analyze.time.groups import OF_DEVICES, PLACES, Grouping, grouped
 from torchreel.analyze.time.nesting import kinds_in
 from torchreel.errors import OptionError
 from torchreel.reel import Reel
 
-KINDS = ("op", "backward", "torchscript", "lite", "custom", "static_runtime", "range", "module", "python", "other")
+if TYPE_CHECKING:
+    import duckdb
+
+KINDS: tuple[str, ...] = (
+    "op",
+    "backward",
+    "torchscript",
+    "lite",
+    "custom",
+    "static_runtime",
+    "range",
+    "module",
+    "python",
+)
+KINDS += ("runtime", "driver", "overhead", "other")
 
 SORTS = {
     "self": "self_ns",
@@ -37,6 +55,7 @@ SORTS = {
     "memory": "self_alloc_bytes",
     "flops": "flops",
     "average": "average_ns",
+    "device": "device_ns",
 }
 
 
@@ -109,7 +128,8 @@ def averages(
 
     Several of them may be given. A line is the innermost of the user's own in the stack.
 
-    `sort` is self, total, count, memory, flops or average, the greatest first; `limit` keeps the first rows; `kinds`
+    `sort` is self, total, count, memory, flops, average or device, the greatest first; `device` is as self in a reel
+    without activities of a device; `limit` keeps the first rows; `kinds`
     names the kinds of calls to count (else all but module and python, and with modules when grouped by them);
     `stack_frames` is how many of the innermost frames of a stack make it the same one; `within` is a range of times in
     which calls must have begun.
@@ -120,9 +140,41 @@ def averages(
     with opened(reel, ("ops", *sorted(texts)), within) as connection:
         if "line" in by:
             connection.register("own_line", own_lines(reel))
-        steps = grouped(connection, _grouping(by, kinds, kinds_in(connection)))
-        table: pa.Table = connection.sql(_query(by, steps, sort, limit, stack_frames)).to_arrow_table()
+            if "stack" not in by:
+                _give_lines_one_stack(connection)
+        grouping = _grouping(by, kinds, kinds_in(connection), _add_devices(connection, reel))
+        steps = grouped(connection, grouping)
+        table: pa.Table = connection.sql(_query(by, grouping, steps, sort, limit, stack_frames)).to_arrow_table()
         return table
+
+
+def _give_lines_one_stack(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let all stacks of a line be one, so that a call within another of its line is not counted again."""
+    connection.execute(
+        "CREATE TEMP TABLE of_line AS"
+        " SELECT process, id, min(id) OVER (PARTITION BY process, text) AS stack FROM own_line"
+    )
+    connection.execute("ALTER VIEW ops RENAME TO ops_of_stacks")
+    connection.execute(
+        "CREATE TEMP VIEW ops AS SELECT o.* REPLACE (coalesce(l.stack, o.stack) AS stack) FROM ops_of_stacks AS o"
+        " LEFT JOIN of_line AS l ON l.process = o.process AND l.id = o.stack"
+    )
+
+
+def _add_devices(connection: duckdb.DuckDBPyConnection, reel: Reel) -> bool:
+    """Give `ops` the time of devices, if there is any."""
+    times = call_time(reel)
+    if times is None:
+        return False
+    connection.register("call_time", times)
+    connection.execute("CREATE TEMP TABLE device_time AS SELECT * FROM call_time")
+    connection.execute("ALTER VIEW ops RENAME TO ops_of_host")
+    columns = ", ".join(f"coalesce(d.{name}, 0) AS {name}" for name in OF_DEVICES)
+    connection.execute(
+        f"CREATE TEMP VIEW ops AS SELECT o.*, {columns} FROM ops_of_host AS o"
+        " LEFT JOIN device_time AS d ON d.process = o.process AND d.id = o.id"
+    )
+    return True
 
 
 def _check(by: tuple[str, ...], sort: str, limit: int | None, kinds: Sequence[str] | None, stack_frames: int) -> None:
@@ -141,7 +193,7 @@ def _check(by: tuple[str, ...], sort: str, limit: int | None, kinds: Sequence[st
             raise OptionError(f"There is no kind of call {kind!r}: give one or more of {', '.join(KINDS)}.")
 
 
-def _grouping(by: tuple[str, ...], kinds: Sequence[str] | None, present: set[str]) -> Grouping:
+def _grouping(by: tuple[str, ...], kinds: Sequence[str] | None, present: set[str], devices: bool) -> Grouping:
     with_submodules = "module" in by and "name" not in by
     calls_of_modules = False
     if kinds is not None:
@@ -158,19 +210,23 @@ def _grouping(by: tuple[str, ...], kinds: Sequence[str] | None, present: set[str
         by_name="name" in by,
         with_submodules=with_submodules,
         calls_of_modules=calls_of_modules,
+        devices=devices,
     )
 
 
-def _query(by: tuple[str, ...], steps: list[str], sort: str, limit: int | None, stack_frames: int) -> str:
+def _query(
+    by: tuple[str, ...], grouping: Grouping, steps: list[str], sort: str, limit: int | None, stack_frames: int
+) -> str:
     """The groups with text in place of ids, added up by that text, with shares and averages."""
     names = ", ".join(f'"{group}"' for group in by)
+    order = SORTS["self" if sort == "device" and not grouping.devices else sort]
     texts = ", ".join(f'{GROUPS[group].text} AS "{group}"' for group in by)
     joins = " ".join(dict.fromkeys(GROUPS[group].join for group in by))
     steps = [
         *([f"source AS ({STACK_TEXTS.format(frames=stack_frames)})"] if "stack" in by else []),
         *steps,
-        f"labelled AS (SELECT {texts}, {', '.join(f'g.{name}' for name in MEASURES)} FROM g {joins})",
-        f"summed AS (SELECT {names}, {', '.join(f'sum({name})::BIGINT AS {name}' for name in MEASURES)}"
+        f"labelled AS (SELECT {texts}, {', '.join(f'g.{name}' for name in grouping.measures)} FROM g {joins})",
+        f"summed AS (SELECT {names}, {', '.join(f'sum({name})::BIGINT AS {name}' for name in grouping.measures)}"
         " FROM labelled GROUP BY ALL)",
     ]
     return (
@@ -178,9 +234,8 @@ def _query(by: tuple[str, ...], steps: list[str], sort: str, limit: int | None, 
         f"SELECT {names}, calls, self_ns, {_share('self_ns')} AS self_percent, "
         f"total_ns, {_share('sync_ns')} AS total_percent, "
         "CASE WHEN calls > 0 THEN round(total_ns / calls)::BIGINT END AS average_ns, "
-        "alloc_bytes, self_alloc_bytes, flops "
-        f"FROM summed ORDER BY {SORTS[sort]} DESC NULLS LAST, {names}"
-        + (f" LIMIT {limit}" if limit is not None else "")
+        f"alloc_bytes, self_alloc_bytes, flops{grouping.and_devices(*OF_DEVICES)} "
+        f"FROM summed ORDER BY {order} DESC NULLS LAST, {names}" + (f" LIMIT {limit}" if limit is not None else "")
     )
 
 

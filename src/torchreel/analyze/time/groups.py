@@ -20,6 +20,8 @@ PLACES = ("module", "python")
 
 # What `g`, the result, has for each group; sync_ns is total_ns without calls that ended on another thread.
 MEASURES = ("calls", "self_ns", "total_ns", "sync_ns", "alloc_bytes", "self_alloc_bytes", "flops")
+# The same of devices, where there are any: ops has these columns then, too.
+OF_DEVICES = ("kernels", "self_device_ns", "device_ns")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,16 @@ class Grouping:
     by_name: bool
     with_submodules: bool  # a group is a module with all that it holds
     calls_of_modules: bool  # count calls of modules rather than of ops
+    devices: bool = False  # whether ops has OF_DEVICES
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What each group has."""
+        return (*MEASURES, *OF_DEVICES) if self.devices else MEASURES
+
+    def and_devices(self, *values: str) -> str:
+        """The end of a list of columns, if there are devices."""
+        return "".join(f", {value}" for value in values) if self.devices else ""
 
     @property
     def silent(self) -> frozenset[str]:
@@ -103,7 +115,7 @@ def _callers(grouping: Grouping) -> str:
     return callers
 
 
-def _sums(counted: str) -> str:
+def _sums(grouping: Grouping, counted: str) -> str:
     """The measures of a group, of which the calls that fulfil a condition are counted."""
     return ", ".join(
         (
@@ -115,7 +127,7 @@ def _sums(counted: str) -> str:
             "sum(self_alloc_bytes)::BIGINT AS self_alloc_bytes",
             "sum(flops)::BIGINT AS flops",
         )
-    )
+    ) + grouping.and_devices(*(f"sum({name})::BIGINT AS {name}" for name in OF_DEVICES))
 
 
 def _own_time_of_silent(grouping: Grouping) -> str:
@@ -123,6 +135,7 @@ def _own_time_of_silent(grouping: Grouping) -> str:
     keys = ", ".join(f"around.{key}" for key in grouping.keys)
     return f"""
         SELECT {keys}, 0, sum(s.self_ns)::BIGINT, 0, 0, NULL, sum(s.self_alloc_bytes)::BIGINT, NULL
+            {grouping.and_devices("0", "0", "0")}
         FROM silent AS s JOIN around ON around.process = s.process AND around.id = s.up
         GROUP BY ALL"""
 
@@ -134,9 +147,10 @@ def _plain_groups(grouping: Grouping) -> list[str]:
     # An op called by an op of its own name is that call, passed on to another overload.
     passed_on = "kind = 'op'" if grouping.by_name else "false"
     parts = [
-        f"SELECT {keys}, {_sums('true')} FROM shown GROUP BY ALL",
+        f"SELECT {keys}, {_sums(grouping, 'true')} FROM shown GROUP BY ALL",
         f"""SELECT {keys.replace("shown.", "")}, -count(*) FILTER (WHERE {passed_on}), 0, -sum(dur_ns)::BIGINT,
             -coalesce(sum(dur_ns) FILTER (WHERE "async" IS NOT TRUE), 0)::BIGINT, -sum(alloc_bytes)::BIGINT, NULL, NULL
+            {grouping.and_devices("0", "0", "-sum(device_ns)::BIGINT")}
         FROM again GROUP BY ALL""",
     ]
     if grouping.silent:
@@ -155,8 +169,10 @@ def _module_groups(grouping: Grouping) -> list[str]:
     parts = [
         f"""SELECT {keys}, calls, self_ns, 0::BIGINT AS total_ns, 0::BIGINT AS sync_ns,
             alloc_bytes - alloc_bytes AS alloc_bytes, self_alloc_bytes, flops
+            {grouping.and_devices("kernels", "self_device_ns", "0::BIGINT AS device_ns")}
         FROM pairs""",
         f"""SELECT {held}, 0, 0, total_ns, sync_ns, alloc_bytes, alloc_bytes - alloc_bytes, NULL
+            {grouping.and_devices("0", "0", "device_ns")}
         FROM pairs
         LEFT JOIN chain AS held ON held.process = pairs.process AND held.module = pairs.module
         LEFT JOIN chain AS around ON pairs.inside AND around.process = pairs.process
@@ -169,7 +185,8 @@ def _module_groups(grouping: Grouping) -> list[str]:
     return [
         f"nested AS NOT MATERIALIZED ({_nested(grouping)})",
         f"""pairs AS (
-            SELECT {keys.replace("pairs.", "")}, inside, caller_module, {_sums(calls)} FROM nested GROUP BY ALL
+            SELECT {keys.replace("pairs.", "")}, inside, caller_module, {_sums(grouping, calls)}
+            FROM nested GROUP BY ALL
         )""",
         """chain AS (
             SELECT process, id AS module, id AS holder, parent FROM modules

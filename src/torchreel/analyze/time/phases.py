@@ -41,7 +41,7 @@ _PHASE = """
     CASE
         WHEN starts_with(name, 'enumerate(DataLoader)#') THEN 0
         WHEN starts_with(name, 'Optimizer.step#') OR starts_with(name, 'Optimizer.zero_grad#') THEN 3
-        WHEN kind IN ('range', 'python') THEN -1
+        WHEN kind IN ('range', 'python') OR starts_with(name, 'ProfilerStep#') THEN -1
         WHEN kind = 'backward' OR starts_with(name, 'autograd::engine::evaluate_function: ') THEN 2
         WHEN kind = 'module' OR seq IS NOT NULL THEN 1
         ELSE 4
@@ -77,7 +77,7 @@ def phases(reel: Reel) -> pa.Table:
     there are others.
     """
     with opened(reel, ("ops", "steps", "processes", "threads")) as connection:
-        rows = [row for process in _processes(connection) for row in _rows(connection, process)]
+        rows = [row for process in _processes(reel, connection) for row in _rows(connection, process)]
     names = ["process", "step", "start_ns", "end_ns", "whole", *(f"{phase}_ns" for phase in PHASES)]
     types = [pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.bool_(), *[pa.int64()] * len(PHASES)]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
@@ -146,9 +146,10 @@ def _average(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {**average, "no_op": average["no_op"] + wall - sum(average.values())}
 
 
-def _processes(connection: duckdb.DuckDBPyConnection) -> list[int]:
-    found = connection.sql("SELECT DISTINCT process FROM ops WHERE kind <> 'backend' ORDER BY 1")
-    return [int(row[0]) for row in found.fetchall()]
+def _processes(reel: Reel, connection: duckdb.DuckDBPyConnection) -> list[int]:
+    """Those with calls: one is enough to know, where DISTINCT would look at all."""
+    one = "SELECT 1 FROM ops WHERE process = {} AND kind <> 'backend' LIMIT 1"
+    return [part.index for part in reel.parts if connection.sql(one.format(part.index)).fetchall()]
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, process: int) -> list[tuple[Any, ...]]:
@@ -184,12 +185,14 @@ def _spans(connection: duckdb.DuckDBPyConnection, process: int) -> _Spans:
 
 
 def _main_thread(connection: duckdb.DuckDBPyConnection, process: int) -> int:
-    """The thread that steps are taken on: of those with an optimizer's step, else of all, the busiest."""
+    """The thread that steps are taken on: the busiest with an optimizer's step, else with more than Python calls."""
+    threads = connection.sql(f"SELECT DISTINCT thread FROM ops WHERE process = {process}").fetchall()
+    if len(threads) == 1:  # most often so, and quicker
+        return int(threads[0][0])
     found = connection.sql(
-        "SELECT thread FROM ops"
-        f" WHERE process = {process} AND kind <> 'backend' AND (depth = 0 OR starts_with(name, 'Optimizer.step#'))"
-        " GROUP BY thread"
-        " ORDER BY count(*) FILTER (WHERE starts_with(name, 'Optimizer.step#')) DESC, sum(dur_ns) DESC, thread LIMIT 1"
+        f"SELECT thread FROM ops WHERE process = {process} AND kind <> 'backend' GROUP BY thread"
+        " ORDER BY count(*) FILTER (WHERE starts_with(name, 'Optimizer.step#')) DESC, bool_or(kind <> 'python') DESC,"
+        " sum(dur_ns) FILTER (WHERE depth = 0) DESC NULLS LAST, thread LIMIT 1"
     ).fetchall()
     return int(found[0][0]) if found else 0
 
@@ -197,24 +200,22 @@ def _main_thread(connection: duckdb.DuckDBPyConnection, process: int) -> int:
 def _outermost(connection: duckdb.DuckDBPyConnection, process: int, threads: str) -> _Spans:
     """The outermost calls that have a phase, of some threads, level by level; calls without one are looked into."""
     found: list[tuple[Ints, ...]] = []
-    inside: Ints | None = None  # ids of the calls without a phase on the level above
-    depth = 0
-    while inside is None or len(inside):
+    level = "depth = 0"
+    while True:
         rows = connection.sql(
-            f"SELECT id, parent, start_ns, start_ns + dur_ns AS end_ns, {_PHASE} AS phase FROM ops"
-            f' WHERE process = {process} AND depth = {depth} AND {threads} AND "async" IS NOT TRUE'
-            " AND kind <> 'backend'"
+            f"SELECT id, start_ns, start_ns + dur_ns AS end_ns, {_PHASE} AS phase FROM ops"
+            f" WHERE process = {process} AND {level} AND {threads} AND \"async\" IS NOT TRUE AND kind <> 'backend'"
         ).fetchnumpy()
         ids, starts, ends, numbers = (
             np.asarray(rows[name], np.int64) for name in ("id", "start_ns", "end_ns", "phase")
         )
-        if inside is not None:
-            within = np.isin(np.ma.filled(rows["parent"], -1).astype(np.int64), inside)
-            ids, starts, ends, numbers = ids[within], starts[within], ends[within], numbers[within]
         known = numbers != _NONE
         found.append((starts[known], ends[known], numbers[known]))
-        inside = ids[~known]
-        depth += 1
+        if known.all():
+            break
+        # Not those one deeper: in a trace, calls that end after the one around them may stand open in between.
+        connection.register("looked_into", pa.table({"id": ids[~known]}))
+        level = "parent IN (SELECT id FROM looked_into)"
     starts, ends, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
     order = np.argsort(starts, kind="stable")
     return _Spans(starts[order], ends[order], numbers[order])

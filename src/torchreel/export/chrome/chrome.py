@@ -13,9 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from torchreel.export.chrome.imported import is_imported_trace, write_imported
 from torchreel.export.output import Progress, Target, name_of, writing
 from torchreel.export.texts import Details, TextColumn, json_text, quoted
 from torchreel.export.timeline.kineto import (
+    ACTIVITIES,
+    KERNEL_ARGUMENTS,
     KINDS,
     TRI_MONTH_NS,
     OpArgs,
@@ -23,7 +26,9 @@ from torchreel.export.timeline.kineto import (
     device_args,
     device_index,
     header,
+    kernel_arguments,
     kernel_category,
+    split_args,
 )
 from torchreel.export.timeline.lines import TEXT, Part, bytes_of, digits, joined, microseconds
 from torchreel.export.timeline.timeline import Timeline, runs
@@ -86,7 +91,11 @@ class TraceOptions:
 
 
 def write(reel: Reel, target: Target, progress: Progress) -> None:
-    """Write the whole reel as one Chrome trace."""
+    """Write the whole reel as one Chrome trace. One that was made of a trace becomes that trace again."""
+    if is_imported_trace(reel):
+        with writing(target) as file:
+            write_imported(reel, file, name_of(target), progress)
+        return
     write_trace(reel, target, TraceOptions(), progress)
 
 
@@ -115,6 +124,7 @@ class _Writer:
         self._module_numbers = TextColumn(lambda id: str((options.module_numbers or {}).get(id, -1)))
         self._categories = TextColumn(category)
         self._kernel_categories = TextColumn(kernel_category)
+        self._activities = TextColumn(ACTIVITIES.get)
         self._devices = TextColumn(device_args)
         self._device_indices = TextColumn(lambda device: str(device_index(device)))
 
@@ -135,6 +145,9 @@ class _Writer:
                 progress(done, total)
             self._events += timeline.next_id(process)
             self._kernels(process)
+            for source in ("device_ranges", "syncs"):
+                self._beside_kernels(process, source)
+            self._samples(process)
             self._arrows(process)
             if self._options.shows("cpu_instant_event"):
                 self._memory(process, details)
@@ -230,16 +243,54 @@ class _Writer:
         )
 
     def _kernels(self, process: ProcessTrack) -> None:
-        for track, batch in self._timeline.slices("kernels", process, ["name", "op", "device", "stream"]):
+        columns = ["name", "op", "device", "stream", "activity", *KERNEL_ARGUMENTS.values(), "grid", "block", "args"]
+        for track, batch in self._timeline.slices("kernels", process, columns):
+            own, rest = split_args(batch.column("args"))
+            by_name = self._kernel_categories(batch.column("name"))
+            by_kind = self._activities(batch.column("activity"))
             args = [
                 '"External id": ',
                 pc.coalesce(digits(pc.add(batch.column("op"), 1)), pa.scalar("0", TEXT)),
-                ', "device": ',
-                self._device_indices(batch.column("device")),
-                ', "stream": ',
-                digits(batch.column("stream")),
+                *self._place(batch),
+                *kernel_arguments(batch),
+                joined([", ", rest], optional=True),
             ]
-            self._slices(track, batch, self._kernel_categories(batch.column("name")), args)
+            self._slices(track, batch, pc.coalesce(own, by_kind, by_name), args)
+
+    def _place(self, batch: pa.RecordBatch) -> list[Part]:
+        return [
+            ', "device": ',
+            self._device_indices(batch.column("device")),
+            ', "stream": ',
+            pc.coalesce(digits(batch.column("stream")), pa.scalar("-1", TEXT)),
+        ]
+
+    def _beside_kernels(self, process: ProcessTrack, source: str) -> None:
+        """Ranges as devices saw them, and waits."""
+        link, kind = {"device_ranges": ("op", "gpu_user_annotation"), "syncs": ("launch", "cuda_sync")}[source]
+        for track, batch in self._timeline.slices(source, process, ["name", link, "device", "stream"]):
+            number = pc.coalesce(digits(pc.add(batch.column(link), 1)), pa.scalar("0", TEXT))
+            categories = pa.array([kind] * batch.num_rows, TEXT)
+            self._slices(track, batch, categories, ['"External id": ', number, *self._place(batch)])
+
+    def _samples(self, process: ProcessTrack) -> None:
+        """Counters over time, each on its device or on the process."""
+        pids = {device.device: device.pid for device in self._timeline.devices if device.index == process.index}
+        places = TextColumn(lambda device: str(pids.get(device, process.pid)))
+        for batch in self._timeline.rows(
+            "SELECT time_ns, coalesce(device, '') AS device, name, value FROM own_samples"
+        ):
+            self._lines(
+                '{"ph": "C", "name": ',
+                self._names(batch.column("name")),
+                ', "pid": ',
+                places(batch.column("device")),
+                ', "tid": 0, "ts": ',
+                *self._since_base(batch.column("time_ns")),
+                ', "args": {"value": ',
+                digits(batch.column("value")),
+                "}},\n",
+            )
 
     def _arrows(self, process: ProcessTrack) -> None:
         if not self._options.shows("cpu_op"):

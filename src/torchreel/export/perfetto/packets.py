@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from torchreel.export.perfetto.protobuf import fixed64, message, number, text, varint
+from torchreel.export.perfetto.protobuf import double, fixed64, message, number, text, varint
 from torchreel.export.texts import whole
 
 # Lists of interned texts: their fields in InternedData.
@@ -23,6 +23,7 @@ _CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED = 6, 8, 10, 11, 
 _SEQUENCE_FLAGS, _CLOCK_ID, _DEFAULTS, _TRACK_DESCRIPTOR = 13, 58, 59, 60
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _CATEGORY_ID, _ANNOTATION, _TYPE, _NAME_ID, _TRACK_UUID, _COUNTER_VALUE, _FLOW_ID = 3, 4, 9, 10, 11, 30, 47
+_DOUBLE_VALUE = 44
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _REALTIME, _BOOTTIME, _OWN_CLOCK = 1, 6, 64
 _SIZE_BYTES = 3
@@ -75,9 +76,10 @@ class PacketFile:
         """A track that is no thread, below one that is, or below a process."""
         return self._track(number(5, parent), text(2, name))
 
-    def counter(self, process: int, name: str) -> int:
-        """A track of numbers of bytes."""
-        return self._track(number(5, process), text(2, name), message(8, number(3, _SIZE_BYTES)))
+    def counter(self, process: int, name: str, of_bytes: bool = True) -> int:
+        """A track of numbers of bytes, or of plain numbers."""
+        unit = message(8, number(3, _SIZE_BYTES)) if of_bytes else message(8)
+        return self._track(number(5, process), text(2, name), unit)
 
     def sequence(self, track: int, start_ns: int) -> Sequence:
         """Begin a sequence of events on a track, none of them before `start_ns`."""
@@ -177,7 +179,9 @@ class Sequence:
         """The values of a counter, and since when it had each."""
         distinct, which = np.unique(values, return_inverse=True)
         head = number(_TYPE, _COUNTER)
-        self._write_all(times_ns, which, [event(head + number(_COUNTER_VALUE, value)) for value in distinct.tolist()])
+        field = double if values.dtype.kind == "f" else number
+        place = _DOUBLE_VALUE if values.dtype.kind == "f" else _COUNTER_VALUE
+        self._write_all(times_ns, which, [event(head + field(place, value)) for value in distinct.tolist()])
 
     def _write(self, time_ns: int, event: bytes) -> None:
         self._write_interned()

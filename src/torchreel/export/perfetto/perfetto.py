@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -10,8 +11,8 @@ import pyarrow as pa
 
 from torchreel.export.output import Progress, Target, writing
 from torchreel.export.perfetto.packets import PacketFile, Sequence, event, flow
-from torchreel.export.texts import Details
-from torchreel.export.timeline.kineto import category, kernel_category
+from torchreel.export.texts import Details, json_text, object_text
+from torchreel.export.timeline.kineto import KERNEL_ARGUMENTS, category, kernel_category
 from torchreel.export.timeline.timeline import Timeline, runs
 from torchreel.export.timeline.tracks import ProcessTrack, Track
 from torchreel.reel import Reel
@@ -27,6 +28,11 @@ ORDER BY step
 _TOTALS = """
 SELECT dense_rank() OVER (ORDER BY device) AS owner, device, time_ns, total FROM own_allocs
 WHERE total IS NOT NULL ORDER BY owner, time_ns, id
+"""
+
+_SAMPLES = """
+SELECT dense_rank() OVER (ORDER BY device, name) AS owner, device, name, time_ns, value FROM own_samples
+WHERE value IS NOT NULL ORDER BY owner, time_ns
 """
 
 # From a column to the fields that a value of it, if there is one, adds to a slice.
@@ -45,6 +51,7 @@ class _Writer:
         self._packets = PacketFile(file)
         self._processes: dict[ProcessTrack, int] = {}
         self._tracks: dict[Track, int] = {}
+        self._samplers: dict[tuple[ProcessTrack, str], Sequence] = {}
         self._counters = ["counters"] if timeline.count("counters") else []
 
     def write(self, progress: Progress) -> None:
@@ -61,10 +68,12 @@ class _Writer:
                 done += batch.num_rows
                 progress(done, total)
             ops.close()
-            kernels = _Slices(self._sequence, _KERNEL_FIELDS)
-            for track, batch in timeline.slices("kernels", process, [*_KERNEL_FIELDS, "arrows"]):
-                kernels.write(track, batch)
-            kernels.close()
+            for source, fields in _ON_STREAMS.items():
+                slices = _Slices(self._sequence, fields)
+                for track, batch in timeline.slices(source, process, [*fields, "arrows"]):
+                    slices.write(track, batch)
+                slices.close()
+            self._samples(process)
             self._marks(process)
             self._steps(process)
             self._totals(process)
@@ -114,6 +123,19 @@ class _Writer:
             sequence.slices(starts, starts + batch.column("dur_ns").to_numpy(), events, np.arange(len(events)))
         if sequence is not None:
             sequence.close()
+
+    def _samples(self, process: ProcessTrack) -> None:
+        """Counters over time, each on its device or on the process."""
+        devices = {track.device: track for track in self._timeline.devices if track.index == process.index}
+        for batch in self._timeline.rows(_SAMPLES):
+            for _, part in runs(batch, "owner"):
+                owner = devices.get(part.column("device")[0].as_py(), process)
+                name = part.column("name")[0].as_py()
+                key = (owner, name)
+                if key not in self._samplers:
+                    track = self._packets.counter(self._process(owner), name, of_bytes=False)
+                    self._samplers[key] = self._packets.sequence(track, part.column("time_ns")[0].as_py())
+                self._samplers[key].values(part.column("time_ns").to_numpy(), part.column("value").to_numpy())
 
     def _totals(self, process: ProcessTrack) -> None:
         """The bytes allocated on each device, as a counter."""
@@ -209,9 +231,35 @@ def _op_fields(details: Details) -> Fields:
         "stack": lambda sequence, id: sequence.annotation("Call stack", ";".join(details.frames(id))),
         "module": module,
         "flops": lambda sequence, flops: sequence.count("FLOPs", flops),
+        "args": _arguments,
     }
 
 
-_KERNEL_FIELDS: Fields = {
-    "name": lambda sequence, name: sequence.begin(name) + sequence.category(kernel_category(name))
+def _arguments(sequence: Sequence, text: str) -> bytes:
+    """What an imported trace said beyond our columns."""
+    return b"".join(
+        sequence.annotation(name, value if isinstance(value, str) else json_text(value))
+        for name, value in json.loads(object_text(text)).items()
+    )
+
+
+def _annotation(name: str) -> Callable[[Sequence, Any], bytes]:
+    return lambda sequence, value: sequence.annotation(name, value if isinstance(value, str) else json_text(value))
+
+
+_ON_STREAMS: dict[str, Fields] = {
+    "kernels": {
+        "name": lambda sequence, name: sequence.begin(name) + sequence.category(kernel_category(name)),
+        "device": _annotation("device"),
+        **{column: _annotation(name) for name, column in KERNEL_ARGUMENTS.items()},
+        "args": _arguments,
+    },
+    "device_ranges": {
+        "name": lambda sequence, name: sequence.begin(name) + sequence.category("gpu_user_annotation"),
+    },
+    "syncs": {
+        "name": lambda sequence, name: sequence.begin(name) + sequence.category("cuda_sync"),
+        "wait_on_stream": _annotation("wait_on_stream"),
+        "wait_on_event": _annotation("wait_on_cuda_event_id"),
+    },
 }

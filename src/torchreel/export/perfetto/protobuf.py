@@ -32,6 +32,11 @@ def fixed64(field: int, value: int) -> bytes:
     return varint(field << 3 | _FIXED64) + struct.pack("<Q", value)
 
 
+def double(field: int, value: float) -> bytes:
+    """A field that holds a number with a fraction."""
+    return varint(field << 3 | _FIXED64) + struct.pack("<d", value)
+
+
 def message(field: int, *parts: bytes) -> bytes:
     """A field that holds another message, given as its fields."""
     body = b"".join(parts)

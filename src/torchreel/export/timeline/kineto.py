@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from torchreel.export.texts import Details, TextColumn, json_text, quoted
+from torchreel.export.texts import Details, TextColumn, json_text, object_text, quoted
 from torchreel.export.timeline.lines import TEXT, Part, digits, joined
 from torchreel.export.timeline.timeline import Timeline
 from torchreel.export.timeline.tracks import ProcessTrack, Track
@@ -20,8 +21,10 @@ TRI_MONTH_NS = 7_889_238 * 10**9
 _PYTHON = ("python", "module")
 KINDS = (
     *("op", "backward", "torchscript", "lite", "custom", "static_runtime"),
-    *("range", "module", "python", "backend", "other"),
+    *("range", "module", "python", "backend", "other", "runtime", "driver", "overhead"),
 )
+# Calls of a device's API, and what the profiler itself cost.
+_OF_DEVICES = {"runtime": "cuda_runtime", "driver": "cuda_driver", "overhead": "overhead"}
 _DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 # Names at the top of a trace by which viewers read it: what a program adds there cannot take their place.
 _RESERVED = ("schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName")
@@ -31,7 +34,7 @@ def category(kind: str) -> str:
     """The category of an op of this kind."""
     if kind == "range":
         return "user_annotation"
-    return "python_function" if kind in _PYTHON else "cpu_op"
+    return "python_function" if kind in _PYTHON else _OF_DEVICES.get(kind, "cpu_op")
 
 
 def kernel_category(name: str) -> str:
@@ -78,6 +81,53 @@ def header(timeline: Timeline, base_ns: int) -> str:
     return f'{{\n{lines},\n  "traceEvents": [\n'
 
 
+# The categories of devices' activities, by their kinds.
+ACTIVITIES = {"compute": "kernel", "communication": "kernel", "copy": "gpu_memcpy", "set": "gpu_memset"}
+
+# How an importer keeps a category that no kind stands for, as the last argument.
+_CATEGORY = r'^(?P<before>.*?)(?:, )?"cat": "(?P<cat>[^"\\]*)"\}$'
+
+# From Kineto's names of a kernel's arguments to our columns.
+KERNEL_ARGUMENTS = {
+    "context": "context",
+    "correlation": "correlation",
+    "graph id": "graph",
+    "graph node id": "graph_node",
+    "registers per thread": "registers",
+    "shared memory": "shared_bytes",
+    "blocks per SM": "blocks_per_sm",
+    "warps per SM": "warps_per_sm",
+    "est. achieved occupancy %": "occupancy",
+    "bytes": "bytes",
+}
+
+
+def argument(name: str, values: pa.Array, text: Callable[[pa.Array], pa.Array] = digits) -> pa.Array:
+    """An argument of the rows that have it."""
+    return joined([f', "{name}": ', text(values)], optional=True)
+
+
+def _shape(lists: pa.Array) -> pa.Array:
+    return joined(["[", pc.binary_join(lists.cast(pa.list_(pa.string())), ", ").cast(TEXT), "]"], optional=True)
+
+
+def split_args(args: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The category that an importer has kept among the arguments, and the other arguments without their braces."""
+    texts = TextColumn(object_text)(args.cast(TEXT))
+    found = pc.extract_regex(texts, _CATEGORY)
+    own = pc.struct_field(found, "cat")
+    rest = pc.utf8_slice_codeunits(texts, 1, -1)
+    before = pc.utf8_slice_codeunits(pc.struct_field(found, "before"), 1)
+    rest = pc.if_else(pc.is_valid(own), before, rest)
+    return own, pc.if_else(pc.equal(rest, ""), None, rest)
+
+
+def kernel_arguments(batch: pa.RecordBatch) -> list[pa.Array]:
+    """What the columns of devices' activities say, under Kineto's names; each begins with a comma."""
+    numbers = [argument(name, batch.column(column)) for name, column in KERNEL_ARGUMENTS.items()]
+    return [*numbers, *(argument(name, batch.column(name), _shape) for name in ("grid", "block"))]
+
+
 class OpArgs:
     """Writes what Kineto puts under "args", for the ops of one process."""
 
@@ -94,7 +144,7 @@ class OpArgs:
         self._forward = TextColumn(lambda thread: str(self._torch_ids.get(thread, 0)))
         self._callers = PythonCallers()
         self.columns = ["name", "overload", "kind", "seq", "fwd_thread", "module", "stack", "inputs", "flops", "open"]
-        self.columns += ["backend", "record_id", "script_modules"]
+        self.columns += ["backend", "record_id", "script_modules", "args"]
         if timeline.count("own_counters"):
             self.columns.append("counters")
 
@@ -118,6 +168,7 @@ class OpArgs:
             joined([', "FLOPs": ', digits(batch.column("flops"))], optional=True),
             joined([', "Backend": ', self._backends(batch.column("backend"))], optional=True),
             pc.if_else(batch.column("open"), pa.scalar(', "finished": false', TEXT), None),
+            joined([", ", split_args(batch.column("args"))[1]], optional=True),
         ]
         if pc.any(python).as_py():
             parts.insert(1, pa.array(self._callers(track, batch, python.to_pylist()), TEXT))

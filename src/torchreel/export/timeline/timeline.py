@@ -41,23 +41,47 @@ _WRONG = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserExceptio
 _TABLES = (
     *("ops", "kernels", "flows", "counters", "marks", "steps", "allocs"),
     *("processes", "threads", "inputs", "stacks", "modules"),
+    *("device_ranges", "syncs", "streams", "kernel_counters", "samples", "collectives", "process_groups"),
 )
 
 # Those of which the timeline of one process is made.
-_OWN = ("ops", "kernels", "counters", "marks", "steps", "allocs")
+_OWN = (
+    *("ops", "kernels", "counters", "marks", "steps", "allocs", "flows"),
+    *("device_ranges", "syncs", "kernel_counters", "samples", "collectives", "process_groups"),
+)
 
-# The two tables that become slices, in one form: a stream is to its kernels what a thread is to its calls.
+# What happens on the streams of devices.
+ON_STREAMS = ("kernels", "device_ranges", "syncs")
+# Rows beside that of a stream's kernels, and their labels.
+_BESIDE = {"device_ranges": "ranges", "syncs": "waits"}
+
+# The tables that become slices, in one form: a stream is to its kernels what a thread is to its calls.
 _SLICES = """
-CREATE TEMP TABLE streams AS
-    SELECT process, device, stream, row_number() OVER (ORDER BY process, device, stream) AS id
-    FROM (SELECT DISTINCT process, device, stream FROM kernels);
+CREATE TEMP TABLE used_streams AS
+    SELECT u.*, s.name, row_number() OVER (ORDER BY process, device, stream NULLS LAST) AS id
+    FROM (SELECT process, device, stream FROM kernels UNION SELECT process, device, stream FROM device_ranges
+        UNION SELECT process, device, stream FROM syncs UNION SELECT process, device, stream FROM streams) u
+    LEFT JOIN streams s USING (process, device, stream);
 CREATE TEMP VIEW slices_of_ops AS
     SELECT o.* REPLACE (coalesce(m.start_ns, o.start_ns) AS start_ns, coalesce(m.dur_ns, o.dur_ns) AS dur_ns),
         coalesce(thread, -1) AS owner
     FROM own_ops o LEFT JOIN moved m ON m.process = o.process AND m.id = o.id;
 CREATE TEMP VIEW slices_of_kernels AS
-    SELECT k.*, s.id AS owner, NULL::BIGINT AS parent, 0 AS depth, 'kernel' AS kind, false AS "async"
-    FROM own_kernels k JOIN streams s USING (process, device, stream);
+    SELECT k.* EXCLUDE (kind), k.kind AS activity, s.id AS owner, NULL::BIGINT AS parent, 0 AS depth, 'kernel' AS kind,
+        false AS "async"
+    FROM own_kernels k JOIN used_streams s
+        ON s.process = k.process AND s.device = k.device AND s.stream IS NOT DISTINCT FROM k.stream;
+CREATE TEMP VIEW slices_of_device_ranges AS
+    SELECT r.*, s.id AS owner, row_number() OVER (ORDER BY r.start_ns, r.dur_ns DESC, r.name) AS id,
+        NULL::BIGINT AS parent, 0 AS depth, 'range' AS kind, false AS "async"
+    FROM own_device_ranges r JOIN used_streams s
+        ON s.process = r.process AND s.device = r.device AND s.stream IS NOT DISTINCT FROM r.stream;
+CREATE TEMP VIEW slices_of_syncs AS
+    SELECT y.* EXCLUDE (kind), y.kind AS name, s.id AS owner,
+        row_number() OVER (ORDER BY y.start_ns, y.dur_ns DESC, y.kind) AS id,
+        NULL::BIGINT AS parent, 0 AS depth, 'sync' AS kind, false AS "async"
+    FROM own_syncs y JOIN used_streams s
+        ON s.process = y.process AND s.device = y.device AND s.stream IS NOT DISTINCT FROM y.stream;
 """
 
 _TO_CHECK = """
@@ -85,7 +109,10 @@ pairs AS (
     LEFT JOIN backward p ON p.process = b.process AND p.id = b.parent AND p.fwd = b.fwd
     WHERE p.id IS NULL
 ),
-launches AS (SELECT k.process, k.op, k.id FROM kernels k JOIN ops o ON o.process = k.process AND o.id = k.op),
+launches AS (
+    SELECT k.process, o.id AS op, k.id FROM kernels k
+    JOIN ops o ON o.process = k.process AND o.id = coalesce(k.launch, k.op)
+),
 ends AS (
     SELECT DISTINCT 'fwdbwd' AS name, process AS scope, first AS key, true AS out, 'ops' AS source, process, fwd AS id
     FROM pairs
@@ -149,7 +176,7 @@ class Timeline:
         self._connection.execute(_SLICES)
         self._name_threads()
         self._name_streams()
-        for source in ("ops", "kernels"):
+        for source in ("ops", *ON_STREAMS):
             self._connection.register(f"repairs_of_{source}", self._nest(source))
         self._connection.execute(_ARROWS)
 
@@ -259,7 +286,7 @@ class Timeline:
     def _nest(self, source: str) -> pa.Table:
         """Lay every slice on a lane; returns those that do not stay where the reel has them."""
         parts = []
-        for process in self.processes:
+        for process in self.processes if self.count(source) else ():
             repairs = Repairs()
             self.focus(process)
             for owner in self._owners_to_nest(source, process):
@@ -292,7 +319,10 @@ class Timeline:
 
     def _track(self, source: str, process: ProcessTrack, owner: int) -> Track:
         key = (source, process.index, owner, MAIN)
-        if key not in self._tracks:
+        if key not in self._tracks and source in _BESIDE:
+            stream = self._tracks["kernels", process.index, owner, MAIN]
+            self._tracks[key] = extra_track(stream, _BESIDE[source], 1, self._numbers)
+        elif key not in self._tracks:
             self._tracks[key] = self.spare(process, f"thread {owner}" if owner >= 0 else "unknown thread")
         return self._tracks[key]
 
@@ -311,13 +341,13 @@ class Timeline:
     def _name_streams(self) -> None:
         by_index = {process.index: process for process in self.processes}
         devices: dict[tuple[int, str], ProcessTrack] = {}
-        for batch in self.rows("SELECT process, device, stream, id FROM streams ORDER BY id"):
+        for batch in self.rows("SELECT process, device, stream, name, id FROM used_streams ORDER BY id"):
             for row in batch.to_pylist():
                 key = (row["process"], row["device"])
                 if key not in devices:
                     devices[key] = device_track(by_index[row["process"]], row["device"], self._numbers)
                     self.devices.append(devices[key])
-                track = stream_track(devices[key], row["stream"], self._numbers)
+                track = stream_track(devices[key], row["stream"], row["name"], self._numbers)
                 self._tracks["kernels", row["process"], row["id"], MAIN] = track
 
 

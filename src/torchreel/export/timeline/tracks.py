@@ -15,6 +15,7 @@ class ProcessTrack:
     name: str
     label: str
     user: ProcessTrack | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,14 @@ def device_track(process: ProcessTrack, device: str, numbers: Numbers) -> Proces
     kind, _, index = device.partition(":")
     label = f"GPU {index or 0}" if kind == "cuda" else device
     return ProcessTrack(
-        process.index, numbers.give(int(index) if index.isdigit() else None), process.name, label, process
+        process.index, numbers.give(int(index) if index.isdigit() else None), process.name, label, process, device
     )
 
 
-def stream_track(device: ProcessTrack, stream: int, numbers: Numbers) -> Track:
-    tid = numbers.give(stream)
-    return Track(device, tid, f"stream {stream}")
+def stream_track(device: ProcessTrack, stream: int | None, name: str | None, numbers: Numbers) -> Track:
+    """A stream of a device; without a number it stands for all of the device."""
+    shown = name or ("all streams" if stream is None else f"stream {stream}")
+    return Track(device, numbers.give(stream), shown)
 
 
 def extra_track(owner: Track, label: str, number: int, numbers: Numbers) -> Track:

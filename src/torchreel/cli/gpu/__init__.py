@@ -1,0 +1,1 @@
+"""The command `torchreel gpu`."""
