@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ def test_a_line_has_the_backward_that_it_caused(reel: torchreel.Reel) -> None:
             "total_ns": 90,
             "alloc_bytes": 8,
             "flops": 72,
+            "total_backward_ns": 57,
             "owner": "torch",
         },
         {
@@ -74,6 +75,7 @@ def test_a_line_has_the_backward_that_it_caused(reel: torchreel.Reel) -> None:
             "total_ns": 97,
             "alloc_bytes": 0,
             "flops": None,
+            "total_backward_ns": 57,
             "owner": "user",
         },
         {
@@ -87,6 +89,7 @@ def test_a_line_has_the_backward_that_it_caused(reel: torchreel.Reel) -> None:
             "total_ns": 90,
             "alloc_bytes": 0,
             "flops": None,
+            "total_backward_ns": 57,
             "owner": "user",
         },
     ]
@@ -96,6 +99,7 @@ def test_the_user_s_own_lines_have_what_they_led_to(reel: torchreel.Reel) -> Non
     found = {(row["file"], row["line"]): row for row in user_lines(reel).to_pylist()}
     assert list(found) == [MODEL[:2], TRAIN[:2]]
     assert found[MODEL[:2]]["self_ns"] == 90 and found[MODEL[:2]]["backward_ns"] == 57
+    assert found[MODEL[:2]]["total_backward_ns"] == found[TRAIN[:2]]["total_backward_ns"] == 57
     assert found[TRAIN[:2]]["self_ns"] == 7 and found[TRAIN[:2]]["total_ns"] == 97
 
 
@@ -136,13 +140,27 @@ def flat(calls: list[Call], backward: bool = False) -> Iterator[tuple[Call, bool
         yield from flat(list(item.children), inside)
 
 
+def random_reel(
+    path: Path, random: np.random.Generator, make: Callable[[np.random.Generator, int], list[Call]]
+) -> tuple[torchreel.Reel, list[tuple[Call, bool]]]:
+    """A reel of two processes with two threads each, and all their calls, each with whether it is in backward."""
+    processes = [
+        Process({f"thread {n}": make(random, 3) for n in range(2)}, name=f"host-{pid}", pid=pid) for pid in (1, 2)
+    ]
+    calls = [item for process in processes for thread in process.threads.values() for item in flat(list(thread))]
+    return torchreel.load(write_reel(path, *processes)), calls
+
+
 def expected(calls: list[tuple[Call, bool]], is_shown: Any) -> dict[tuple[str, int], dict[str, Any]]:
     found: dict[tuple[str, int], dict[str, Any]] = {}
-    zero = {"calls": 0, "self_ns": 0, "forward_ns": 0, "backward_ns": 0, "total_ns": 0, "alloc_bytes": 0, "flops": None}
+    names = ("calls", "self_ns", "forward_ns", "backward_ns", "total_ns", "alloc_bytes", "total_backward_ns")
+    zero = {**dict.fromkeys(names, 0), "flops": None}
     for item, backward in calls:
         shown = [frame[:2] for frame in item.stack or () if is_shown(frame)]
         for line in set(shown):
-            found.setdefault(line, dict(zero))["total_ns"] += item.self_ns
+            row = found.setdefault(line, dict(zero))
+            row["total_ns"] += item.self_ns
+            row["total_backward_ns"] += item.self_ns if backward else 0
         if shown:
             row = found[shown[0]]
             row["calls"] += 1
@@ -157,16 +175,13 @@ def expected(calls: list[tuple[Call, bool]], is_shown: Any) -> dict[tuple[str, i
 @pytest.mark.parametrize("seed", range(10))
 def test_against_the_definition_call_by_call(tmp_path: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
-    processes = [
-        Process({f"thread {n}": random_calls(random, 3) for n in range(2)}, name=f"host-{pid}", pid=pid)
-        for pid in (1, 2)
-    ]
-    reel = torchreel.load(write_reel(tmp_path / "run.reel", *processes))
-    calls = [item for process in processes for thread in process.threads.values() for item in flat(list(thread))]
+    reel, calls = random_reel(tmp_path / "run.reel", random, random_calls)
     for table, is_shown in ((lines(reel), lambda frame: True), (user_lines(reel), lambda f: f[0].startswith("/home"))):
         measures = [name for name in table.column_names if name not in ("file", "line", "function", "owner")]
         found = {(row["file"], row["line"]): {name: row[name] for name in measures} for row in table.to_pylist()}
         assert found == expected(calls, is_shown)
+        for row in found.values():
+            assert 0 <= row["backward_ns"] <= row["total_backward_ns"] <= row["total_ns"]
     own_time = sum(item.self_ns for item, _ in calls if item.stack)
     assert pc.sum(lines(reel)["self_ns"]).as_py() == own_time
 
@@ -187,5 +202,9 @@ def test_the_sum_over_lines_is_exact_in_a_recorded_run(tmp_path: Path) -> None:
     for name in ("self_ns", "calls", "flops"):
         assert pc.sum(table[name]).as_py() == asked[name] > 0
     assert pc.sum(table["backward_ns"]).as_py() > 0
+    # What the user wrote has no own backward, and led to all of it.
+    here = {row["line"]: row for row in table.to_pylist() if row["file"] == __file__}
+    (called,) = [row for row in here.values() if row["total_backward_ns"] == pc.sum(table["backward_ns"]).as_py()]
+    assert called["backward_ns"] < called["total_backward_ns"] < called["total_ns"]
     # Each backward call has the line of its forward call, so what the user wrote has all of the time.
     assert pc.sum(user_lines(reel)["self_ns"]).as_py() == asked["self_ns"]

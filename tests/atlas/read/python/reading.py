@@ -1,0 +1,54 @@
+"""What the reader of Python says of a text, in words that are short to compare."""
+
+from __future__ import annotations
+
+import random
+import sysconfig
+from pathlib import Path
+from textwrap import dedent
+
+import torch
+
+from torchreel.atlas.model import Parsed
+from torchreel.atlas.read.python.source import parse
+
+TORCH = Path(torch.__file__).parent
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+
+
+def read(text: str) -> Parsed:
+    return parse(dedent(text))
+
+
+def symbols(text: str) -> list[str]:
+    """`line:column kind scope.name`, in order."""
+    return [
+        f"{one.line}:{one.column} {one.kind} {one.scope}.{one.name}".replace(" .", " ") for one in read(text).symbols
+    ]
+
+
+def uses(text: str) -> list[str]:
+    """`line:column name`, and behind it `-> line` of the symbol that it means, or `= path` for an imported one."""
+    parsed = read(text)
+    found = []
+    for line, column, slot in zip(parsed.lines, parsed.columns, parsed.slots, strict=True):
+        use = parsed.uses[slot]
+        meaning = f" -> {parsed.symbols[use.symbol].line}" if use.symbol >= 0 else f" = {use.path}" if use.path else ""
+        found.append(f"{line}:{column} {use.name}{meaning}")
+    return found
+
+
+def used_in(text: str, line: int) -> list[str]:
+    """The uses in one line, without their places."""
+    return [use.partition(" ")[2] for use in uses(text) if use.startswith(f"{line}:")]
+
+
+def tokens(text: str) -> list[tuple[str, int]]:
+    """The text of each token, and its kind."""
+    return [(text[start:end], kind) for start, end, kind in parse(text).tokens]
+
+
+def files_of(folder: Path, count: int, seed: int) -> list[Path]:
+    """Some Python files below a folder, the same for the same seed."""
+    files = sorted(path for path in folder.rglob("*.py") if "site-packages" not in path.relative_to(folder).parts)
+    return random.Random(seed).sample(files, count)
