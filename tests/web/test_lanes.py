@@ -10,9 +10,10 @@ import pytest
 
 import torchreel
 from tests.synthetic import START, Call, Process, call, write_reel
+from torchreel.web.calls import Labels
 from torchreel.web.hidden_kinds import without_kinds
 from torchreel.web.lane_set import LaneSet
-from torchreel.web.lanes import Labels, Lane
+from torchreel.web.lanes import Lane
 
 
 def lanes_of(reel: torchreel.Reel) -> tuple[list[Lane], Labels]:
@@ -85,7 +86,23 @@ def test_depths_and_threads_have_lanes_of_their_own(tmp_path: Path) -> None:
     process = Process({"main": [call("outer", 5, call("inner", 7))], "worker": [call("other", 3)]})
     lanes, labels = lanes_of(torchreel.load(write_reel(tmp_path / "run.reel", process)))
     assert [(lane.thread, lane.depth, list(lane.ids)) for lane in lanes] == [(0, 0, [0]), (0, 1, [1]), (1, 0, [2])]
-    assert list(labels) == [("outer", "op"), ("inner", "op"), ("other", "op")]
+    assert list(labels) == [("outer", "op", ""), ("inner", "op", ""), ("other", "op", "")]
+
+
+def test_calls_of_modules_are_told_apart(trained: Path) -> None:
+    reel = torchreel.load(trained)
+    lanes, labels = lanes_of(reel)
+    paths = {(row["process"], row["id"]): row["path"] for row in reel.table("modules").to_pylist()}
+    ops = {(row["process"], row["id"]): row for row in reel.table("ops").to_pylist()}
+    found = {labels[label] for lane in lanes for label in lane.labels.tolist()}
+    assert {("nn.Module: Linear", "module", "Sequential.0"), ("nn.Module: ReLU", "module", "Sequential.1")} <= found
+    for lane in lanes:
+        for number, label in zip(lane.ids.tolist(), lane.labels.tolist(), strict=True):
+            name, kind, module = labels[label]
+            row = ops[lane.process, number]
+            assert (name, kind) == (row["name"], row["kind"])
+            expected = paths.get((lane.process, row["module"]), "") if kind == "module" else ""
+            assert module == ".".join(expected.split(".")[-2:] if expected[-1:].isdigit() else expected.split(".")[-1:])
 
 
 def test_asynchronous_calls_do_not_overlap_on_a_lane(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Served:
         response = connection.getresponse()
         data = response.read()
         kind = response.headers.get("content-type", "")
-        return response.status, json.loads(data) if "json" in kind else data, dict(response.headers)
+        return response.status, json.loads(data) if data and "json" in kind else data, dict(response.headers)
 
     def close(self) -> None:
         self.server.should_exit = True
@@ -69,6 +69,19 @@ def test_without_the_token_nothing_is_answered(served: Served, path: str) -> Non
     for answer in (served.ask(path, token=False), served.ask(f"{path}?token=wrong", token=False)):
         assert answer[0] == 403 and list(answer[1]) == ["error"]
         assert "Set-Cookie" not in answer[2] and "set-cookie" not in answer[2]
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"])
+def test_every_method_is_guarded(served: Served, method: str) -> None:
+    for path in ("/", "/page.js", "/api/about", "/nothing"):
+        status, _, headers = served.ask(path, method=method, token=False)
+        assert status == 403 and "content-security-policy" in headers, path
+    if method not in ("POST", "HEAD"):
+        status, answer, headers = served.ask("/api/about", method=method)
+        assert status == 405 and answer == {
+            "error": f"/api/about is not asked by {method}: use GET, or POST for /api/sql."
+        }
+        assert headers["content-security-policy"].startswith("default-src 'none'")
 
 
 def test_another_name_for_this_machine_is_refused(served: Served) -> None:

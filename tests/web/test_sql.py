@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,35 @@ def test_the_range_is_a_parameter(reel: torchreel.Reel) -> None:
 def test_what_is_too_long_is_cut_and_said(reel: torchreel.Reel) -> None:
     found = sql.run(reel, f"select * from range({sql.ROWS + 5})")
     assert len(found.rows) == sql.ROWS and found.cut
+
+
+TIMES = {
+    "timestamptz '2026-01-02 03:04:05+00'": "2026-01-02 03:04:05+00",
+    "[timestamptz '2026-01-02 03:04:05+00']": ["2026-01-02 03:04:05+00"],
+    "{'at': timetz '12:00:00+02', 'n': 1}": {"at": "12:00:00+02", "n": 1},
+    "make_timestamp_ns(1700000000123456789)": "2023-11-14 22:13:20.123456789",
+    "date 'infinity'": "infinity",
+    "interval 90 second": "00:01:30",
+}
+
+
+@pytest.mark.parametrize(("expression", "shown"), TIMES.items(), ids=TIMES)
+def test_times_are_text_and_need_no_pytz(
+    reel: torchreel.Reel, monkeypatch: pytest.MonkeyPatch, expression: str, shown: object
+) -> None:
+    monkeypatch.setitem(sys.modules, "pytz", None)  # it cannot be imported
+    found = sql.run(reel, f"select {expression} as at, $begin as at", {"begin": 7})
+    assert (found.columns, found.rows) == (["at", "at"], [(shown, 7)])
+
+
+def test_the_largest_numbers_are_whole(reel: torchreel.Reel) -> None:
+    large = 2**128 - 1
+    assert sql.run(reel, f"select {large}::uhugeint, [{large}::uhugeint]").rows == [(large, [large])]
+
+
+def test_rows_that_are_cut_keep_their_order(reel: torchreel.Reel) -> None:
+    found = sql.run(reel, "select range::varchar, now() from range(300000) order by range desc")
+    assert [row[0] for row in found.rows] == [str(299_999 - n) for n in range(sql.ROWS)]
 
 
 SECRET = "a file of somebody else's"

@@ -76,6 +76,9 @@ def test_a_call_is_selected_by_a_click_and_has_an_address(page: Page, trained: P
     page.show(f"#/timeline?op={process}:{number}")
     page.until(lambda: page.wait_for("details-name").inner_text() == "aten::addmm", "the selection by its address")
     assert int(page.all("details-dur").get_attribute("data-ns")) == duration
+    # What the recording has of no call is told apart from what this one has not.
+    shown = page.all("details").inner_text()
+    assert "record with" not in shown and "nn.Module: " not in shown
     # Centred and fitted, it is where the page says, and a click there finds it again.
     page.page.keyboard.press("f")
     page.page.keyboard.press("f")

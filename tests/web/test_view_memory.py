@@ -318,7 +318,7 @@ def test_few_elements_however_many_segments(browser: Any, tmp_path: Path) -> Non
         page.show("#/segments")
         page.wait_for("segment")
         assert page.count("segment") < 100
-        page.page.evaluate("document.querySelector('.seg-scroll').scrollTo(0, 20 * 2000)")
+        page.page.evaluate("document.querySelector('.seg-scroll').scrollTo(0, 17 * 2000)")
         address = hex(4 * MIB * 2_000)
         page.until(lambda: page.all("segment").first.get_attribute("data-address") == address, "other segments")
         assert page.count("segment") < 100

@@ -111,6 +111,19 @@ def test_a_step_becomes_the_range_of_all_screens_and_a_mark(page: Page, ranks: t
     assert page.wait_for("marks").locator("input").input_value() == "mark 1"
 
 
+def test_keys_that_come_at_once_do_not_undo_each_other(page: Page) -> None:
+    page.show("#/timeline")
+    page.page.evaluate("for (const key of ['m', 'r', 'm']) dispatchEvent(new KeyboardEvent('keydown', {key}))")
+    address = page.address()
+    assert "range=" in address and address.count("mark%2520") == 2, address
+    # Nor does the view, which is written into the address a while after it has moved.
+    page.page.keyboard.press("w")
+    page.page.evaluate("location.hash = '#/ops?q=mm'; torchreel.view")
+    page.until(lambda: page.count("screen-ops") == 1, "another screen")
+    page.settle()
+    assert page.address().endswith("#/ops?q=mm")
+
+
 def _begin(reel: torchreel.Reel) -> int:
     return min(row["start_ns"] for row in reel.process_rows())
 

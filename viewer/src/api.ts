@@ -3,16 +3,19 @@ import { signal } from "@preact/signals";
 import { openFile } from "./file/answers.ts";
 import { isFile } from "./file/blobs.ts";
 
-export type Step = { process: number; step: number; begin: number; end: number };
+/** Number, beginning and end. */
+export type Step = [number, number, number];
 export type Process = { process: number; name: string; pid: number; rank: number | null; command: string | null; torch_version: string | null; complete: boolean; lost_events: number };
 export type About = {
   version: string; reel: string; origin_ns: number; end: number; tile: number; compared: string | null;
   summary: { ops: number; steps: number; threads: number; processes: number; wall_ns: number; lost_events: number;
     incomplete_processes: string[]; peak_memory: { process: string; device: string; bytes: number }[]; recorded: Record<string, boolean> };
-  processes: Process[]; steps: Step[]; marks: { time: number; name: string }[]; counters: string[];
+  processes: Process[];
+  /** Of the first process that has some. */
+  steps: Step[]; marks: { time: number; name: string }[]; counters: string[];
 } & Lanes;
-/** Without the calls of hidden kinds. Lanes by their numbers: process, thread, depth, whether they are of asynchronous calls. A stream of a device is a thread below 0. */
-export type Lanes = { lanes: [number, number, number, boolean][]; labels: [string, string][]; threads: { process: number; id: number; os_id: number | null; name: string; stream: boolean }[]; hidden: string };
+/** Without the calls of hidden kinds. A label is a name, a kind and, of a module, which one it is. Lanes by their numbers: process, thread, depth, whether they are of asynchronous calls. A stream of a device is a thread below 0. */
+export type Lanes = { lanes: [number, number, number, boolean][]; labels: [string, string, string?][]; threads: { process: number; id: number; os_id: number | null; name: string; stream: boolean }[]; hidden: string };
 export type Revision = { revision: number; recording: boolean; end: number; changed_from: number | null };
 export const PHASES = ["data", "forward", "backward", "optimizer", "other", "no_op"] as const;
 export type Phase = (typeof PHASES)[number];
@@ -22,18 +25,19 @@ export type Finding = { rule: string; title: string; sentence: string; cure: str
 export type Row = { name: string; calls: number; self_ns: number; self_percent: number; total_ns: number; total_percent: number;
   average_ns: number | null; alloc_bytes: number | null; self_alloc_bytes: number | null; flops: number | null; [key: string]: string | number | null };
 export type Line = { file: string; line: number; function: string; calls: number; self_ns: number; forward_ns: number; backward_ns: number; total_ns: number; alloc_bytes: number; flops: number | null; owner?: string };
-export type StepRow = { process: number; step: number; start_ns: number; end_ns: number; whole: boolean } & Record<`${Phase}_ns`, number>;
+/** A step, or of a long run the mean of those from the first to the last. */
+export type StepColumn = { first: number; last: number; begin: number; end: number; wall_ns: number; phase_ns: Record<Phase, number> };
 export type Overview = {
   step: { process: number; steps: number; wall_ns: number; median_ns: number; fastest_ns: number; slowest_ns: number; spread_ns: number; phase_ns: Record<Phase, number> } | null;
   /** The steps, first and last, that findings, ops, modules and lines are of; null: the whole run. */
   part: [number, number] | null;
-  steps: StepRow[]; findings: Finding[]; ops: Row[]; modules: Row[]; lines: Line[];
+  columns: StepColumn[]; findings: Finding[]; ops: Row[]; modules: Row[]; lines: Line[];
   memory: { most: number[]; peak: number; peak_at: number } | null;
   devices: { process: number; device: string; busy_ns: number; wall_ns: number; kernels: number }[];
 };
 export type Op = { process: number; id: number; name: string; kind: string; begin: number; dur_ns: number; self_ns: number; depth: number; step: number | null; thread: number; thread_name: string | null;
   module_path: string | null; module_class: string | null; dims: string | null; dtypes: string | null; flops: number | null; alloc_bytes: number | null;
-  parent: number | null; parent_name: string | null; fwd: number | null; fwd_name: string | null; backward: { id: number; name: string; dur_ns: number }[];
+  open?: boolean | null; parent: number | null; parent_name: string | null; fwd: number | null; fwd_name: string | null; backward: { id: number; name: string; dur_ns: number }[];
   kernels: { id: number; name: string; device: string; stream: number; begin: number; dur_ns: number }[];
   flows: { process: number; id: number; name: string; begin: number; end: string }[]; counters: { name: string; value: number }[];
   frames: { file: string; line: number; function: string }[]; children: { id: number; name: string; dur_ns: number }[];
@@ -54,7 +58,7 @@ export const lost = signal<string | null>(null);
 export const file = isFile ? openFile() : null;
 
 /** Count a question while it waits. */
-async function awaited<T>(answer: () => Promise<T>): Promise<T> {
+export async function awaited<T>(answer: () => Promise<T>): Promise<T> {
   waiting.value++;
   try {
     return await answer();
@@ -63,13 +67,14 @@ async function awaited<T>(answer: () => Promise<T>): Promise<T> {
   }
 }
 
-async function fetched(path: string, init?: RequestInit, quiet = false): Promise<Response> {
+/** An answer, read to its end: until then it is awaited. */
+async function fetched<T>(path: string, read: (response: Response) => Promise<T>, init?: RequestInit, quiet = false): Promise<T> {
   if (!quiet) waiting.value++;
   try {
     const response = await fetch(`/api/${path}`, init);
     lost.value = null;
-    if (!response.ok) throw new Error(((await response.json()) as { error: string }).error);
-    return response;
+    if (!response.ok) throw new Error(await response.json().then((answer: { error: string }) => answer.error, () => `The viewer's server failed: ${response.status} ${response.statusText}.`));
+    return await read(response);
   } catch (error) {
     if (error instanceof TypeError) {
       lost.value = "The viewer's server does not answer: it was ended, or the connection is lost.";
@@ -85,14 +90,14 @@ async function fetched(path: string, init?: RequestInit, quiet = false): Promise
 export async function ask<T>(path: string, query: Record<string, string | number> = {}, quiet = false): Promise<T> {
   if (file) return awaited(async () => (await (await file).ask(path, query)) as T);
   const words = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)]));
-  const text = await (await fetched(words.size ? `${path}?${words}` : path, undefined, quiet)).text();
+  const text = await fetched(words.size ? `${path}?${words}` : path, (response) => response.text(), undefined, quiet);
   received.bytes += text.length;
   return JSON.parse(text) as T;
 }
 
 export async function askBytes(path: string): Promise<ArrayBuffer> {
   if (file) return awaited(async () => (await file).bytes(path));
-  const data = await (await fetched(path)).arrayBuffer();
+  const data = await fetched(path, (response) => response.arrayBuffer());
   received.bytes += data.byteLength;
   return data;
 }
@@ -104,5 +109,5 @@ function exact(_key: string, value: unknown, context?: { source: string }): unkn
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
   if (file) throw new Error("This file has no server to send anything to.");
-  return JSON.parse(await (await fetched(path, { method: "POST", body: JSON.stringify(body) })).text(), exact) as T;
+  return JSON.parse(await fetched(path, (response) => response.text(), { method: "POST", body: JSON.stringify(body) }), exact) as T;
 }

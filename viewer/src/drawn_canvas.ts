@@ -5,9 +5,9 @@ export const measured = { frames: [] as number[], painted: 0 };
 const KEPT = 600;
 
 export abstract class DrawnCanvas {
-  protected readonly pen: CanvasRenderingContext2D;
-  protected width = 0;
-  protected height = 0;
+  readonly pen: CanvasRenderingContext2D;
+  width = 0;
+  height = 0;
   private asked = false;
 
   constructor(readonly canvas: HTMLCanvasElement) {
@@ -15,6 +15,12 @@ export abstract class DrawnCanvas {
   }
 
   protected abstract draw(): void;
+
+  /** Whether it is as large as the page has it, and as sharp as the screen. */
+  protected get hasItsSize(): boolean {
+    const box = this.canvas.getBoundingClientRect();
+    return this.canvas.width === Math.floor(Math.round(box.width) * devicePixelRatio) && this.canvas.height === Math.floor(Math.round(box.height) * devicePixelRatio);
+  }
 
   /** Take the size that the page gives it; what is drawn of it must be drawn again. */
   protected takeSize(): void {

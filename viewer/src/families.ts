@@ -24,11 +24,31 @@ export function family(name: string, kind: string): Family {
   return PATTERNS.find(([, pattern]) => pattern.test(plain))?.[0] ?? "elementwise";
 }
 
-/** A call's name without what torch writes around it. */
-export function label(name: string, kind: string): string {
-  if (kind === "module") return name.replace(/^nn\.Module: /, "");
-  return name.replace(/^autograd::engine::evaluate_function: /, "").replace(/^torch::autograd::/, "");
+const ENGINE = "autograd::engine::evaluate_function: ";
+
+/** A call's name without what torch writes around it; of a module with which one it is: mlp: Sequential. */
+export function label(name: string, kind: string, module = ""): string {
+  if (kind === "module") {
+    const of = name.replace(/^nn\.Module: /, "");
+    return module && module !== of ? `${module}: ${of}` : of; // the outermost has the name of its class
+  }
+  return (isEngine(name) ? name.slice(ENGINE.length) : name).replace(/^torch::autograd::/, "");
 }
+
+/** The label of a call whose kind is not told, by its name alone. */
+export const labelOf = (name: string): string => label(name, name.startsWith("nn.Module: ") ? "module" : "op");
+
+/** Whether a call is autograd's engine around a backward node, which has the same label. */
+export const isEngine = (name: string): boolean => name.startsWith(ENGINE);
+
+/** The label as it stands in a box, with the mark of backward. */
+export const boxLabel = (name: string, kind: string, module = ""): string => `${label(name, kind, module)}${isEngine(name) ? " ↩" : ""}`;
+
+/** The end of a module's path that its calls are labelled with: of layers.0 both parts. */
+export const lastOf = (path: string): string => /[^.]+(\.\d+)?$/.exec(path)?.[0] ?? "";
+
+/** What a label is shortened to before it is cut: aten::mm is mm. */
+export const withoutSpace = (text: string): string => text.replace(/^[A-Za-z_]\w*::(?=\w)/, "");
 
 /** The colours of the theme that is on. */
 export function colors(): Record<Family | "none" | "ground" | "panel" | "line" | "ink" | "soft" | "accent" | "memory" | "backward", string> {

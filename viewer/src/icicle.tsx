@@ -1,6 +1,6 @@
 /** An icicle: boxes as wide as their part of the whole, below (or above) what holds them. By pointer and by arrows. */
 import { useEffect, useRef } from "preact/hooks";
-import { blend, colors } from "./families.ts";
+import { blend, colors, withoutSpace } from "./families.ts";
 import { theme } from "./state.ts";
 import { penFor } from "./widgets.tsx";
 
@@ -10,7 +10,7 @@ export type Box = { at: number; depth: number; from: number; to: number };
 export type Look = { text: (at: number) => string; color: (at: number, palette: ReturnType<typeof colors>) => string; pale?: (at: number) => boolean };
 type Props = { tree: Tree; look: Look; top: number; chosen: number; name: string; testid: string; inverted?: boolean; withoutRoot?: boolean; onChoose: (at: number) => void; onTop?: (at: number) => void; onHover?: (at: number) => void };
 
-const ROW = 18;
+const ROW = 17;
 const NARROW = 0.5;
 
 export function Icicle({ tree, look, top, chosen, name, testid, inverted = false, withoutRoot = false, onChoose, onTop, onHover }: Props) {
@@ -115,7 +115,7 @@ function paint(canvas: HTMLCanvasElement, { boxes, rest, rows }: { boxes: Box[];
     pen.fillRect(x, y(depth), Math.max(wide - 1, 0.5), ROW - 1);
     if (wide > 26) {
       pen.fillStyle = pale ? palette.ink : dark ? "#0d1016" : "#ffffff";
-      fit(pen, look.text(at), x + 4, y(depth) + 12.5, wide - 8);
+      fit(pen, look.text(at), x + 4, y(depth) + 12, wide - 8);
     }
     if (at === chosen || at === top) {
       pen.strokeStyle = at === chosen ? palette.ink : palette.accent;
@@ -128,8 +128,10 @@ function paint(canvas: HTMLCanvasElement, { boxes, rest, rows }: { boxes: Box[];
 /** As much of a text as fits. */
 function fit(pen: CanvasRenderingContext2D, text: string, x: number, y: number, room: number): void {
   const long = text.length > 200 ? text.slice(0, 200) : text;
-  const wide = pen.measureText(long).width;
-  if (wide <= room) { pen.fillText(long, x, y); return; }
-  const fits = Math.floor((room / wide) * long.length) - 1;
-  if (fits > 1) pen.fillText(`${long.slice(0, fits)}…`, x, y);
+  if (pen.measureText(long).width <= room) { pen.fillText(long, x, y); return; }
+  const short = withoutSpace(long);
+  const wide = pen.measureText(short).width;
+  if (wide <= room) { pen.fillText(short, x, y); return; }
+  const fits = Math.floor((room / wide) * short.length) - 1;
+  if (fits > 1) pen.fillText(`${short.slice(0, fits)}…`, x, y);
 }

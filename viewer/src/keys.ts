@@ -35,7 +35,6 @@ const MOVES: Record<string, () => void> = {
 };
 const held = new Set<string>();
 let before = 0;
-let fitted = false;
 
 function glide(now: number): void {
   const seconds = Math.min((now - before) / 1000, 0.05);
@@ -76,7 +75,7 @@ export function listenToKeys(): void {
     if (key === "0") (timeline ?? moving.view)!.show(0, Number.MAX_SAFE_INTEGER);
     if (!timeline && key === "f") moving.view!.fit();
     if (!timeline && key === "r") moving.view!.keep();
-    if (timeline && key === "f" && timeline.selected) { timeline.centre(timeline.selected, fitted); fitted = !fitted; }
+    if (timeline && key === "f") shown.focus();
     if (timeline && key === "r") shown.makeRange();
     if (timeline && key === "m") shown.keepMark();
     const move = timeline && MOVES[event.key];
@@ -91,4 +90,5 @@ export function listenToKeys(): void {
   addEventListener("blur", () => held.clear());
 }
 
-const typing = (element: HTMLElement): boolean => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) || element.isContentEditable;
+/** Whether keys are text there: not in a checkbox or on a slider. */
+const typing = (element: HTMLElement): boolean => (element instanceof HTMLInputElement ? !/^(checkbox|radio|range|button)$/.test(element.type) : /^(TEXTAREA|SELECT)$/.test(element.tagName) || element.isContentEditable);

@@ -1,9 +1,9 @@
 /** The page: its bar, its rail and the screen that the URL names. */
 import "./page.css";
-import { effect, signal } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { type About, ask, askBytes, file, type Found, type Lanes, lost, received, waiting } from "./api.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type About, ask, askBytes, awaited, file, type Found, type Lanes, lost, received, waiting } from "./api.ts";
 import type { FileAnswers } from "./file/answers.ts";
 import { measured } from "./drawn_canvas.ts";
 import { recording, watch } from "./growth.ts";
@@ -21,6 +21,7 @@ import { SqlScreen } from "./screens/sql.tsx";
 import { TapeScreen } from "./screens/tape.tsx";
 import { shown, TimelineScreen } from "./screens/timeline.tsx";
 import { moving } from "./moving.ts";
+import type { TimelineCanvas } from "./timeline/canvas.ts";
 import { change, clearRange, go, href, place, query, range, type Screen, screen, theme } from "./state.ts";
 import * as units from "./units.ts";
 
@@ -31,7 +32,7 @@ const SHOWN: [Screen, string, (about: About) => preact.ComponentChildren][] = [
   ["ops", "Ops", (about) => <OpsScreen about={about} />],
   ["modules", "Modules", (about) => <ModulesScreen about={about} />],
   ["memory", "Memory", (about) => <MemoryScreen about={about} />],
-  ["segments", "Segments", () => <SegmentsScreen />],
+  ["segments", "Segments", (about) => <SegmentsScreen about={about} />],
   ["source", "Source", (about) => <SourceScreen about={about} />],
   ["tape", "Tape", () => <TapeScreen />],
   ["diff", "Diff", (about) => <DiffScreen about={about} />],
@@ -44,12 +45,31 @@ const DIGITS: Partial<Record<Screen, string>> = { overview: "1", timeline: "2", 
 const about = signal<About>(null!);
 const hiding = (kinds: string | undefined): Record<string, string> => (kinds ? { hide: kinds } : {});
 
-let lanesOf: string | null = null;
-async function readLanes(hide: string): Promise<void> {
-  if (lanesOf === hide) return;
-  lanesOf = hide;
-  const lanes = await ask<Lanes>("lanes", hiding(hide));
-  if (lanesOf === hide) about.value = { ...about.value, ...lanes, hidden: hide };
+let reading: { hide: string; done: Promise<void> } | null = null;
+function readLanes(hide: string): Promise<void> {
+  if (reading?.hide === hide) return reading.done;
+  const done = ask<Lanes>("lanes", hiding(hide), true).then(
+    (lanes) => { if (reading?.done === done) about.value = { ...about.value, ...lanes, hidden: hide }; },
+    () => { if (reading?.done === done) reading = null; }, // the page says that the server does not answer
+  );
+  reading = { hide, done };
+  return done;
+}
+
+/** The timeline waits for its lanes; while another screen is looked at they are read ahead, once that has rested. */
+const REST_MS = 1000;
+function readLanesInTime(): void {
+  effect(() => {
+    const [shown, hide] = [screen.value, query.value.hide ?? ""];
+    // Not tracked: questions count themselves, which would ask again.
+    if (shown === "timeline") untracked(() => void awaited(() => readLanes(hide)));
+  });
+  let late = 0;
+  const stop = effect(() => {
+    clearTimeout(late);
+    if (about.value.lanes.length) setTimeout(() => stop());
+    else if (waiting.value === 0) late = window.setTimeout(() => void readLanes(query.peek().hide ?? ""), REST_MS);
+  });
 }
 
 function Page({ exported }: { exported: FileAnswers | null }) {
@@ -81,22 +101,34 @@ function Frame({ about, exported }: { about: About; exported: FileAnswers | null
 
 function Bar({ about }: { about: About }) {
   const [found, set] = useState<Found | null>(null);
-  const [at, move] = useState(0);
+  /** Which match was last gone to; none at first. */
+  const at = useRef(-1);
+  /** Enter was pressed before the answer came: -1, 1; or not: 0. */
+  const wanted = useRef(0);
   const text = query.value.q ?? "";
+  const step = (rows: Found["rows"], by: number) => {
+    if (!rows.length) return;
+    at.current = at.current < 0 ? (by > 0 ? 0 : rows.length - 1) : (at.current + by + rows.length) % rows.length;
+    const row = rows[at.current];
+    if (screen.value !== "timeline") go("timeline", { op: `${row.process}:${row.id}`, begin: "", end: "" });
+    else void shown.select(row.process, row.id);
+  };
   useEffect(() => {
     let current = true;
     set(null);
-    move(0);
-    if (text) ask<Found>("search", { q: text }).then((answer) => current && set(answer), () => {});
+    at.current = -1;
+    wanted.current = 0;
+    if (text) ask<Found>("search", { q: text }).then((answer) => {
+      if (!current) return;
+      set(answer);
+      if (wanted.current) step(answer.rows, wanted.current);
+    }, () => {});
     return () => { current = false; };
   }, [text]);
   const enter = (back: boolean) => {
-    if (!found?.rows.length) return;
-    const next = (at + (back ? found.rows.length - 1 : 1)) % found.rows.length;
-    move(next);
-    const row = found.rows[next];
-    if (screen.value !== "timeline") go("timeline", { op: `${row.process}:${row.id}` });
-    else void shown.select(row.process, row.id);
+    const by = back ? -1 : 1;
+    if (found) step(found.rows, by);
+    else wanted.current = by;
   };
   const first = about.processes[0];
   return (
@@ -105,7 +137,7 @@ function Bar({ about }: { about: About }) {
       {recording.value && <span class="recording" data-testid="recording">● recording</span>}
       {range.value && <span class="range-chip" data-testid="range">{units.time(range.value.begin)} to {units.time(range.value.end)}<button data-testid="range-clear" aria-label="clear the range" onClick={clearRange}>×</button></span>}
       {found && <span class="count" data-testid="search-count">{units.count(found.calls)} calls, {units.time(found.self_ns)}</span>}
-      <input class="search" data-testid="search" placeholder="Search ops, modules, lines  /" value={text} onInput={(event) => change({ q: event.currentTarget.value })} onKeyDown={(event) => event.key === "Enter" && enter(event.shiftKey)} />
+      <label class="searching"><input class="search" data-testid="search" placeholder="Search ops, modules, lines" value={text} onInput={(event) => change({ q: event.currentTarget.value })} onKeyDown={(event) => event.key === "Enter" && enter(event.shiftKey)} />{!text && <span class="key">/</span>}</label>
       <button class="plain" data-testid="theme" aria-label="light or dark" onClick={() => change({ theme: theme.value === "dark" ? "light" : "dark" })}>◐</button>
       <button class="plain" aria-label="keys" onClick={() => (help.value = true)}>?</button>
     </header>
@@ -146,7 +178,7 @@ async function start(): Promise<void> {
     page.replaceChildren();
     watchChanges();
     render(<Page exported={exported} />, page);
-    effect(() => void readLanes(query.value.hide ?? ""));
+    readLanesInTime();
     if (!exported) watch(async (changedFrom) => {
       const [next, lanes] = await Promise.all([ask<About>("about", {}, true), ask<Lanes>("lanes", hiding(query.value.hide), true)]);
       about.value = { ...next, ...lanes, hidden: query.value.hide ?? "" };
@@ -162,17 +194,22 @@ async function start(): Promise<void> {
         get bytes() { return received.bytes; },
         get view() { const view = shown.timeline?.view ?? moving.view?.view; return view ? { begin: view.begin, end: view.end } : range.value; },
         at: (x: number, y: number) => { const call = shown.timeline?.at(x, y); return call ? { process: call.process, id: call.id, name: call.name } : null; },
-        place: async (process: number, id: number) => {
+        // At once, if it is a mark of its own; what is drawn together with others must be asked for.
+        place: (process: number, id: number) => {
           const timeline = shown.timeline;
-          if (!timeline) return null;
-          const op = await ask<{ process: number; thread: number; depth: number; begin: number; dur_ns: number; name: string }>(`op/${process}/${id}`);
-          return timeline.placeOf({ process, id, name: op.name, begin: op.begin, end: op.begin + op.dur_ns, lane: timeline.lane(process, op.thread, op.depth), kernel: false });
+          const drawn = timeline?.drawn(process, id);
+          return !timeline ? null : drawn ? timeline.placeOf(drawn) : asked(timeline, process, id);
         },
       },
     });
   } catch (error) {
     page.textContent = (error as Error).message;
   }
+}
+
+async function asked(timeline: TimelineCanvas, process: number, id: number) {
+  const op = await ask<{ process: number; thread: number; depth: number; begin: number; dur_ns: number; name: string }>(`op/${process}/${id}`).catch(() => null);
+  return op && timeline.placeOf({ process, id, name: op.name, begin: op.begin, end: op.begin + op.dur_ns, lane: timeline.lane(process, op.thread, op.depth), kernel: false });
 }
 
 void start();

@@ -19,7 +19,16 @@ const parsed = () => {
 export const place = signal(parsed());
 export const screen = computed(() => place.value.screen);
 export const query = computed(() => place.value.query);
-addEventListener("hashchange", () => (place.value = parsed()));
+let taken = location.hash;
+/** The browser tells of another address late: whoever is about to change it takes it in first. */
+export function catchUp(): void {
+  if (location.hash !== taken) takeIn();
+}
+addEventListener("hashchange", catchUp);
+function takeIn(): void {
+  taken = location.hash;
+  place.value = parsed();
+}
 if (framed) addEventListener("click", (event) => {
   const link = (event.target as Element).closest?.("a[href]")?.getAttribute("href");
   if (!link?.startsWith("#") || event.defaultPrevented) return;
@@ -68,14 +77,12 @@ export function go(to: Screen, changes: Query = {}, replace = false): void {
 function visit(target: string, replace: boolean): void {
   if (framed) address = target;
   else if (replace) history.replaceState(null, "", target);
-  else {
-    location.hash = target;
-    return;
-  }
-  place.value = parsed();
+  else location.hash = target;
+  takeIn();
 }
 
 export function change(changes: Query, replace = true): void {
+  catchUp();
   go(screen.value, { ...query.value, ...changes }, replace);
 }
 

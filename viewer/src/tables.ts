@@ -31,6 +31,7 @@ export type Ops = {
   "debug_handle": number | null;
   "record_id": number | null;
   "script_modules": string | null;
+  "args": string | null;
 };
 
 /** one moment that the user marked. */
@@ -113,7 +114,7 @@ export type Annotations = {
   "stage": string | null;
 };
 
-/** one device whose allocator was recorded. */
+/** one device whose allocator or activity was recorded. */
 export type Devices = {
   process: number;
   "device": string | null;
@@ -122,6 +123,12 @@ export type Devices = {
   "fraction": number | null;
   "lost_events": number | null;
   "note": string | null;
+  "api": string | null;
+  "model": string | null;
+  "capability": string | null;
+  "multiprocessors": number | null;
+  "warp_size": number | null;
+  "properties": string | null;
 };
 
 /** one setting of the allocators. */
@@ -217,6 +224,119 @@ export type Kernels = {
   "start_ns": number | null;
   "dur_ns": number | null;
   "op": number | null;
+  "kind": string | null;
+  "launch": number | null;
+  "correlation": number | null;
+  "context": number | null;
+  "graph": number | null;
+  "graph_node": number | null;
+  "grid": number[] | null;
+  "block": number[] | null;
+  "registers": number | null;
+  "shared_bytes": number | null;
+  "blocks_per_sm": number | null;
+  "warps_per_sm": number | null;
+  "occupancy": number | null;
+  "bytes": number | null;
+  "direction": string | null;
+  "source": string | null;
+  "target": string | null;
+  "collective": number | null;
+  "step": number | null;
+  "module": number | null;
+  "args": string | null;
+};
+
+/** one range of the user's as a device saw it: from its first activity to its last. */
+export type DeviceRanges = {
+  process: number;
+  "device": string | null;
+  "stream": number | null;
+  "name": string | null;
+  "start_ns": number | null;
+  "dur_ns": number | null;
+  "op": number | null;
+};
+
+/** one wait of a stream, a device or the host for work of a device. */
+export type Syncs = {
+  process: number;
+  "device": string | null;
+  "stream": number | null;
+  "kind": string | null;
+  "start_ns": number | null;
+  "dur_ns": number | null;
+  "launch": number | null;
+  "wait_on_stream": number | null;
+  "wait_on_event": number | null;
+  "wait_on_launch": number | null;
+};
+
+/** one stream of a device. */
+export type Streams = {
+  process: number;
+  "device": string | null;
+  "stream": number | null;
+  "name": string | null;
+};
+
+/** one process group of torch.distributed. */
+export type ProcessGroups = {
+  process: number;
+  "id": number | null;
+  "name": string | null;
+  "description": string | null;
+  "backend": string | null;
+  "ranks": number[] | null;
+  "size": number | null;
+};
+
+/** one call of a collective, or of a point-to-point send or receive. */
+export type Collectives = {
+  process: number;
+  "id": number | null;
+  "group": number | null;
+  "name": string | null;
+  "seq": number | null;
+  "peer": number | null;
+  "dtype": string | null;
+  "bytes": number | null;
+  "in_elems": number | null;
+  "out_elems": number | null;
+  "in_bytes": number | null;
+  "out_bytes": number | null;
+  "in_split": number[] | null;
+  "out_split": number[] | null;
+  "source_rank": number | null;
+  "target_rank": number | null;
+  "async": boolean | null;
+  "op": number | null;
+  "kernel": number | null;
+  "enter_ns": number | null;
+  "start_ns": number | null;
+  "end_ns": number | null;
+  "open": boolean | null;
+  "comms_id": string | null;
+};
+
+/** one hardware counter of a kernel or of a range of kernels. */
+export type KernelCounters = {
+  process: number;
+  "kernel": number | null;
+  "range": string | null;
+  "start_ns": number | null;
+  "dur_ns": number | null;
+  "name": string | null;
+  "value": number | null;
+};
+
+/** one value of a counter over time. */
+export type Samples = {
+  process: number;
+  "time_ns": number | null;
+  "device": string | null;
+  "name": string | null;
+  "value": number | null;
 };
 
 /** one end of an arrow between two calls that no parent joins: of a remote call, for instance. */
@@ -266,7 +386,7 @@ export const TABLES: Record<string, { row: string; columns: Record<string, strin
       "thread": "id in threads: where it started",
       "name": "as PyTorch names it: aten::mm, autograd::engine::evaluate_function: ..., a range's name",
       "overload": "overload name of an operator (Tensor, Scalar, out ...), else empty",
-      "kind": "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python, backend (measured by the runtime of a deployed model) or other",
+      "kind": "op, backward, torchscript, lite, custom, static_runtime, range (the user's), module, python, backend (measured by the runtime of a deployed model), runtime and driver (calls of a device's API), overhead (of the profiler) or other",
       "start_ns": "when it began",
       "dur_ns": "how long it was open",
       "self_ns": "dur_ns less the time of its children; 0 for an async range",
@@ -288,7 +408,8 @@ export const TABLES: Record<string, { row: string; columns: Record<string, strin
       "backend": "for an op of a deployed model's own runtime: which one measured it, else null",
       "debug_handle": "the number by which a deployed model names a place in its source, else null",
       "record_id": "the number by which an execution trace of torch's names the call, else null",
-      "script_modules": "within TorchScript: the modules and methods that stand open, as torch writes them, else null: TOP(Net)::forward.fc(Linear)::forward."
+      "script_modules": "within TorchScript: the modules and methods that stand open, as torch writes them, else null: TOP(Net)::forward.fc(Linear)::forward.",
+      "args": "what an imported trace says of the call beyond these columns, as a JSON object, else null"
     }
   },
   "marks": {
@@ -372,14 +493,20 @@ export const TABLES: Record<string, { row: string; columns: Record<string, strin
     }
   },
   "devices": {
-    "row": "one device whose allocator was recorded",
+    "row": "one device whose allocator or activity was recorded",
     "columns": {
       "device": "cpu, cuda:0 ...",
       "index": "its place in a snapshot's device_traces",
       "total": "bytes of memory that it has, else null",
       "fraction": "the part of it that the process may use, else null",
       "lost_events": "events that the history no longer held, else null",
-      "note": "what a reader should know of its blocks, else null"
+      "note": "what a reader should know of it, else null",
+      "api": "cuda, hip, xpu or mtia; null for the CPU",
+      "model": "its name: NVIDIA H100 80GB HBM3 ..., else null",
+      "capability": "compute capability: 9.0 ..., else null",
+      "multiprocessors": "how many multiprocessors (compute units) it has, else null",
+      "warp_size": "threads of a warp (wavefront), else null",
+      "properties": "all that the trace says of it, as a JSON object, else null"
     }
   },
   "settings": {
@@ -469,12 +596,125 @@ export const TABLES: Record<string, { row: string; columns: Record<string, strin
     "row": "one activity of a device",
     "columns": {
       "id": "unique in the process",
-      "device": "cuda:0 ...",
-      "stream": "stream, queue",
+      "device": "as torch says it: cuda:0 (also of ROCm), xpu:0, mtia:0 ...",
+      "stream": "stream, queue; null where the trace has none",
       "name": "kernel, copy, memset",
       "start_ns": "when it began",
       "dur_ns": "how long it took",
-      "op": "id in ops of the call that launched it, else null"
+      "op": "id in ops of the innermost operator or range that launched it, else null",
+      "kind": "compute, communication, copy, set or other",
+      "launch": "id in ops of the runtime or driver call that launched it, else null",
+      "correlation": "the number that it shares with that call, else null",
+      "context": "context of the device, else null",
+      "graph": "id of the CUDA graph that it is part of, else null",
+      "graph_node": "id of its node in that graph, else null",
+      "grid": "blocks in x, y, z, else null",
+      "block": "threads of a block in x, y, z, else null",
+      "registers": "registers per thread, else null",
+      "shared_bytes": "bytes of shared memory per block, else null",
+      "blocks_per_sm": "blocks per multiprocessor, else null",
+      "warps_per_sm": "warps per multiprocessor, else null",
+      "occupancy": "estimated achieved occupancy in percent, else null",
+      "bytes": "for a copy or set: how many bytes, else null",
+      "direction": "for a copy: HtoD, DtoH, DtoD, HtoH, PtoP, else null",
+      "source": "for a copy: memory that it reads: Pageable, Pinned, Device ..., else null",
+      "target": "for a copy: memory that it writes, else null",
+      "collective": "id in collectives, else null",
+      "step": "the step in which its launch began, else null",
+      "module": "id in modules of the module around its launch; in backward, of the forward call's",
+      "args": "what the trace says of it beyond these columns, as a JSON object, else null"
+    }
+  },
+  "device_ranges": {
+    "row": "one range of the user's as a device saw it: from its first activity to its last",
+    "columns": {
+      "device": "cuda:0 ...",
+      "stream": "stream, queue",
+      "name": "the range's name",
+      "start_ns": "when its first activity began",
+      "dur_ns": "until its last activity ended",
+      "op": "id in ops of the range, else null"
+    }
+  },
+  "syncs": {
+    "row": "one wait of a stream, a device or the host for work of a device",
+    "columns": {
+      "device": "cuda:0 ...",
+      "stream": "stream, queue; null for all of the device",
+      "kind": "as the trace names it: Event Sync, Stream Wait Event, Context Sync ...",
+      "start_ns": "when it began",
+      "dur_ns": "how long it took",
+      "launch": "id in ops of the call that asked for it, else null",
+      "wait_on_stream": "the stream that it waited for, else null",
+      "wait_on_event": "the event that it waited for, else null",
+      "wait_on_launch": "id in ops of the call that recorded that event, else null"
+    }
+  },
+  "streams": {
+    "row": "one stream of a device",
+    "columns": {
+      "device": "cuda:0 ...",
+      "stream": "its number, as kernels.stream has it",
+      "name": "as the trace names it"
+    }
+  },
+  "process_groups": {
+    "row": "one process group of torch.distributed",
+    "columns": {
+      "id": "referred to by collectives.group",
+      "name": "as c10d names it: the same on all its ranks",
+      "description": "what its maker calls it, else null",
+      "backend": "nccl, gloo ..., else null",
+      "ranks": "its global ranks, else null",
+      "size": "how many ranks it has, else null"
+    }
+  },
+  "collectives": {
+    "row": "one call of a collective, or of a point-to-point send or receive",
+    "columns": {
+      "id": "unique in the process",
+      "group": "id in process_groups, else null",
+      "name": "allreduce, allgather ...",
+      "seq": "its number in the group in this process, from 0; point-to-point calls are counted apart",
+      "peer": "for a point-to-point call: the other rank, else null",
+      "dtype": "element type, else null",
+      "bytes": "bytes of the larger of input and output, else null",
+      "in_elems": "elements that go in, else null",
+      "out_elems": "elements that come out, else null",
+      "in_bytes": "bytes that go in, else null",
+      "out_bytes": "bytes that come out, else null",
+      "in_split": "sizes of the parts that go to each rank, else null",
+      "out_split": "sizes of the parts that come from each rank, else null",
+      "source_rank": "the rank that sends, else null",
+      "target_rank": "the rank that receives, else null",
+      "async": "whether the caller went on without waiting, else null",
+      "op": "id in ops of the c10d call or record_param_comms, else null",
+      "kernel": "id in kernels of its first kernel, else null",
+      "enter_ns": "when it was called",
+      "start_ns": "when the backend began with it, else null",
+      "end_ns": "when it was done, else null",
+      "open": "whether it was not done when the recording ended",
+      "comms_id": "the trace's own number of it, else null"
+    }
+  },
+  "kernel_counters": {
+    "row": "one hardware counter of a kernel or of a range of kernels",
+    "columns": {
+      "kernel": "id in kernels, else null",
+      "range": "the name of the profiler's range",
+      "start_ns": "when the range began",
+      "dur_ns": "how long it took",
+      "name": "smsp__inst_executed.sum ...",
+      "value": "what it counted"
+    }
+  },
+  "samples": {
+    "row": "one value of a counter over time",
+    "columns": {
+      "time_ns": "when",
+      "device": "cuda:0 ..., null for the host",
+      "name": "the counter's name",
+      "value": "its value then"
     }
   },
   "flows": {

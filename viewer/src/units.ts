@@ -35,8 +35,12 @@ export const many = (value: number, noun: string): string => `${count(value)} ${
 /** Three digits: 1.23, 12.3, 123. */
 function digits(value: number): string {
   const size = Math.abs(value);
+  if (size >= 999.5) return count(value);
   return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 }
+
+/** A word of a command as a shell reads it. */
+export const shellWord = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The last parts of a path. */
 export const tail = (path: string, parts = 2): string => path.split(/[/\\]/).slice(-parts).join("/");

@@ -2,7 +2,9 @@
 import "./widgets.css";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { revision } from "./growth.ts";
+import type { About } from "./api.ts";
+import { recording, revision } from "./growth.ts";
+import * as units from "./units.ts";
 
 /** A pen for a canvas whose size comes from the layout, as sharp as the screen is. */
 export function penFor(canvas: HTMLCanvasElement): { pen: CanvasRenderingContext2D; width: number; height: number } {
@@ -37,11 +39,23 @@ export function useAnswer<T>(key: string, question: () => Promise<T>): { answer:
   return found.key === key || found.answer ? found : { answer: null, problem: null };
 }
 
+/** What is not there, and how to record it: with a flag, or at all if the flag is "". */
 export function Empty({ flag, children }: { flag?: string; children?: ComponentChildren }) {
   return (
     <div class="empty" data-testid="empty">
-      {children ?? "Nothing of this was recorded."} {flag && <>Record with <code>torchreel record {flag} train.py</code>.</>}
+      {children ?? "Nothing of this was recorded."} {flag !== undefined && <>Record with <code>{["torchreel record", flag, "train.py"].filter(Boolean).join(" ")}</code>.</>}
     </div>
+  );
+}
+
+/** What the recording does not have of the run. */
+export function Losses({ about }: { about: About }) {
+  const { lost_events, incomplete_processes } = about.summary;
+  return (
+    <>
+      {incomplete_processes.length > 0 && !recording.value && <p class="note" data-testid="incomplete">{incomplete_processes.slice(0, 3).join(", ")}{incomplete_processes.length > 3 && ` and ${units.count(incomplete_processes.length - 3)} others`} did not close the recording: the last moments may be missing.</p>}
+      {lost_events > 0 && <p class="note" data-testid="lost">{units.count(lost_events)} events could not be kept: counts and times are too low.</p>}
+    </>
   );
 }
 
@@ -77,6 +91,14 @@ export function Segmented<T extends string>({ choices, value, onChoose, name, di
 /** A part of a whole, as a bar in a cell. */
 export function ShareBar({ part, color = "accent" }: { part: number; color?: string }) {
   return <span class="share-track"><Colored class="share-bar" color={color} width={`${Math.max(0, Math.min(100, 100 * part))}%`} /></span>;
+}
+
+/** A path or a line: where it is too long, its beginning is shortened, since the end says more. */
+export function Path({ text, to }: { text: string; to?: string }) {
+  const slash = text.lastIndexOf("/");
+  const at = slash >= 0 ? slash + 1 : text.lastIndexOf(".", text.lastIndexOf(".") - 1) + 1;
+  const parts = <><span>{text.slice(0, at)}</span><span>{text.slice(at)}</span></>;
+  return to ? <a class="path" href={to} title={text}>{parts}</a> : <span class="path" title={text}>{parts}</span>;
 }
 
 /** A command to run, with a button that copies it. */

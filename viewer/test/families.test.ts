@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { blend, family, label } from "../src/families.ts";
+import { blend, boxLabel, family, label, labelOf, lastOf, withoutSpace } from "../src/families.ts";
 
 test("a call's colour is that of its family", () => {
   const expected: [string, string, string][] = [
@@ -28,6 +28,23 @@ test("a label leaves out what torch writes around a name", () => {
   assert.equal(label("autograd::engine::evaluate_function: MulBackward0", "op"), "MulBackward0");
   assert.equal(label("nn.Module: Linear", "module"), "Linear");
   assert.equal(label("nn.Module: Linear", "range"), "nn.Module: Linear");
+  assert.equal(labelOf("nn.Module: Linear"), "Linear");
+  assert.equal(labelOf("aten::mm"), "aten::mm");
+  assert.equal(label("nn.Module: Sequential", "module", "mlp"), "mlp: Sequential");
+  assert.equal(label("nn.Module: Model", "module", "Model"), "Model");
+});
+
+test("a label in a box has the mark of backward", () => {
+  assert.equal(boxLabel("autograd::engine::evaluate_function: MulBackward0", "op"), "MulBackward0 ↩");
+  assert.equal(boxLabel("MulBackward0", "backward"), "MulBackward0");
+});
+
+test("a module is told by the end of its path", () => {
+  assert.deepEqual(["Model", "Model.mlp", "Model.layers.0", ""].map(lastOf), ["Model", "mlp", "layers.0", ""]);
+});
+
+test("a name that is too long loses its namespace first", () => {
+  assert.deepEqual(["aten::mm", "c10d::allreduce_", "Model", "void at::native::k<float>()"].map(withoutSpace), ["mm", "allreduce_", "Model", "void at::native::k<float>()"]);
 });
 
 test("a blend of no part is the ground", () => {

@@ -5,6 +5,7 @@ import * as units from "../src/units.ts";
 test("times have three digits and the unit that suits them", () => {
   assert.deepEqual([0, 999, 1_000, 12_345, 999_600, 1_230_000_000].map(units.time), ["0 ns", "999 ns", "1.00 µs", "12.3 µs", "1.00 ms", "1.23 s"]);
   assert.equal(units.time(-2_000_000), "-2.00 ms");
+  assert.equal(units.time(7_496_862_629_145), "7,497 s");
 });
 
 test("bytes count in powers of two", () => {

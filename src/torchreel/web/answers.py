@@ -25,12 +25,19 @@ from torchreel.web.questions.memory_marks import memory_marks
 from torchreel.web.questions.modules import modules
 from torchreel.web.questions.overview import overview
 from torchreel.web.questions.segments import segments
-from torchreel.web.questions.simulate import simulate
 from torchreel.web.questions.slowest import slowest
 from torchreel.web.questions.source import lines, source, source_of_frame
 from torchreel.web.questions.tape import tape
 from torchreel.web.tiles import LEVELS, WIDTH, tile
 from torchreel.web.viewed_reel import ViewedReel, Viewing
+
+
+def _simulate(viewed: ViewedReel, query: Query) -> Any:
+    # The simulator takes a third of the server's start to import, and few ask for it.
+    from torchreel.web.questions.simulate import simulate
+
+    return simulate(viewed, query)
+
 
 _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "about": about,
@@ -54,7 +61,7 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
     "blocks": blocks,
     "block": block,
     "segments": segments,
-    "simulate": simulate,
+    "simulate": _simulate,
     "tape": tape,
 }
 # Of one row, by its process and id.

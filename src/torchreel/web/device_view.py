@@ -64,8 +64,8 @@ class DeviceView:
         return int(self.times[position]) if known else None
 
     def axis(self, query: Query) -> str:
-        """Time, unless events are asked for or there are no times."""
-        wanted = query.choice("x", AXES, "time")
+        """Time, unless events are asked for, by name or by their numbers, or there are no times."""
+        wanted = query.choice("x", AXES, "events" if "from" in query or "to" in query else "time")
         return wanted if self.memory.history.has_times else "events"
 
     def position(self, query: Query) -> int:

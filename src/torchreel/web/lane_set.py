@@ -13,7 +13,9 @@ from torchreel.reel import Reel
 from torchreel.reel.growing import LivingProcess
 from torchreel.reel.reel import Process
 from torchreel.reel.tables import KERNELS, OPS, TEXT
-from torchreel.web.lanes import COLUMNS, Labels, Lane, LaneBuilder
+from torchreel.web.calls import COLUMNS, Labels, ModuleNames, module_names, rows_in
+from torchreel.web.lane_builder import LaneBuilder
+from torchreel.web.lanes import Lane
 
 _KERNEL_COLUMNS = ["id", "device", "stream", "name", "start_ns", "dur_ns"]
 
@@ -73,7 +75,10 @@ class _Part:
 
     def __init__(self, process: Process, origin: int, labels: Labels) -> None:
         self._source = process.content if isinstance(process, LivingProcess) else process
-        self._builder = LaneBuilder(process.index, origin, labels)
+        # A process that records tells of its modules at its end.
+        is_closed = not isinstance(process, LivingProcess)
+        modules: ModuleNames = module_names(process) if is_closed else {}
+        self._builder = LaneBuilder(process.index, origin, labels, modules, rows_in(process, OPS) if is_closed else 0)
         self._batches = 0
         self.streams: list[dict[str, Any]] = []
         if isinstance(process, LivingProcess):
@@ -136,5 +141,6 @@ def _as_calls(kernels: pa.Table, thread: int) -> pa.Table:
         "dur_ns": kernels["dur_ns"],
         "depth": pa.array(np.zeros(rows, np.int32)),
         "async": pa.array(np.full(rows, overlap)),
+        "module": pa.nulls(rows, pa.int32()),
     }
     return pa.table(columns)

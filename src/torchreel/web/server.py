@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from torchreel.errors import TorchreelError, ViewerError
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from torchreel.web.answers import Answers
 
@@ -99,24 +98,44 @@ class _Gate:
         return None
 
 
-def application(answers: Answers, token: str, port: int) -> Starlette:
+class _Guarded:
+    """Asks the gate about every request, whatever its path and method, and gives every answer the headers."""
+
+    def __init__(self, gate: _Gate, app: ASGIApp) -> None:
+        self._gate = gate
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.requests import Request
+
+        if scope["type"] != "http":
+            return  # there are no web sockets here
+        headers = [(name.lower().encode(), value.encode()) for name, value in _SECURITY.items()]
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *headers]}
+            await send(message)
+
+        why = self._gate.refusal(Request(scope))
+        answer = self._app if why is None else _error(403, why)
+        await answer(scope, receive, send_guarded)
+
+
+def _error(status: int, sentence: str) -> Response:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"error": sentence}, status)
+
+
+def application(answers: Answers, token: str, port: int) -> ASGIApp:
     """What answers requests."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
-    from starlette.responses import JSONResponse
     from starlette.responses import Response as Plain
     from starlette.routing import Route
 
     gate = _Gate(token, port)
-
-    def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def endpoint(request: Request) -> Response:
-            why = gate.refusal(request)
-            response = JSONResponse({"error": why}, 403) if why else await answer(request)
-            response.headers.update(_SECURITY)
-            return response
-
-        return endpoint
 
     async def file(request: Request) -> Response:
         name, kind = _FILES[request.url.path]
@@ -133,23 +152,27 @@ def application(answers: Answers, token: str, port: int) -> Starlette:
                 answers.answer, request.method, request.path_params["path"], dict(request.query_params), body
             )
         except TorchreelError as error:
-            return JSONResponse({"error": str(error)}, 400)
+            return _error(400, str(error))
         except KeyError:
-            return JSONResponse({"error": f"There is nothing at /api/{request.path_params['path']}."}, 404)
+            return _error(404, f"There is nothing at /api/{request.path_params['path']}.")
         if isinstance(found, bytes):
             return Plain(found, media_type="application/octet-stream")
         return Plain(answers.encoded(found), media_type="application/json")
 
-    async def missing(request: Request) -> Response:
-        return JSONResponse({"error": f"There is nothing at {request.url.path}."}, 404)
+    async def missing(request: Request, _: Exception) -> Response:
+        return _error(404, f"There is nothing at {request.url.path}.")
 
-    return Starlette(
+    async def not_so(request: Request, _: Exception) -> Response:
+        return _error(405, f"{request.url.path} is not asked by {request.method}: use GET, or POST for /api/sql.")
+
+    starlette = Starlette(
         routes=[
-            *(Route(path, guarded(file)) for path in _FILES),
-            Route("/api/{path:path}", guarded(ask), methods=["GET", "POST"]),
-            Route("/{path:path}", guarded(missing), methods=["GET", "POST"]),
-        ]
+            *(Route(path, file) for path in _FILES),
+            Route("/api/{path:path}", ask, methods=["GET", "POST"]),
+        ],
+        exception_handlers={404: missing, 405: not_so},
     )
+    return _Guarded(gate, starlette)
 
 
 def serve(answers: Answers, listener: Listener) -> None:

@@ -16,40 +16,17 @@ Its bytes, all little-endian:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from torchreel.web.lanes import Lane
+    from torchreel.web.memory_curve import Curve
 
 VERSION = 1
 WIDTH = 1024
 LEVELS = 41
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Memory over time: the total after each event, in the order of time."""
-
-    times: NDArray[np.int64]
-    totals: NDArray[np.int64]
-
-    def extremes(self, begin: int, step: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The least and the most in each pixel of a tile: what was there when it began counts, too."""
-        edges = begin + step * np.arange(WIDTH + 1, dtype=np.int64)
-        before = self.times.searchsorted(edges)
-        low = np.maximum(before[:-1] - 1, 0)
-        pairs = np.stack([low, np.maximum(before[1:], low + 1)], 1).ravel()
-        totals = np.append(self.totals, self.totals[-1])
-        least, most = (
-            np.asarray(extreme.reduceat(totals, pairs)[::2], np.float32) for extreme in (np.minimum, np.maximum)
-        )
-        is_before = before[1:] == 0  # nothing had happened yet
-        return np.where(is_before, 0, least).astype(np.float32), np.where(is_before, 0, most).astype(np.float32)
 
 
 def tile(lanes: Sequence[tuple[int, Lane]], curve: Curve | None, level: int, index: int) -> bytes:
@@ -70,7 +47,7 @@ def tile(lanes: Sequence[tuple[int, Lane]], curve: Curve | None, level: int, ind
     ids, x, w, counts, labels, cover = (
         np.concatenate(column) if column else np.empty(0, kind) for column, kind in zip(columns, kinds, strict=True)
     )
-    low, high = curve.extremes(begin, step) if curve is not None else (np.empty(0, np.float32),) * 2
+    low, high = curve.extremes(begin, step, WIDTH) if curve is not None else (np.empty(0, np.float32),) * 2
     head = np.array([VERSION, len(spans), len(ids), len(low)], np.uint32)
     shares = np.array(spans, np.uint32).reshape(-1, 2)
     arrays = (head, ids, shares[:, 0], shares[:, 1], x, w, counts, low, high, labels, cover)

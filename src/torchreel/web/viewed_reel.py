@@ -5,6 +5,7 @@ A reel that is still being recorded grows: `Viewing` gives another ViewedReel ea
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import threading
@@ -13,22 +14,25 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from torchreel.analyze import Summary, summary
 from torchreel.analyze.connection import opened, reading
 from torchreel.analyze.memory import DeviceMemory, device_memories
 from torchreel.reel import Reel
 from torchreel.reel.growing import GrowingReel
+from torchreel.reel.tables import TABLES
+from torchreel.web.calls import Labels, rows_in
 from torchreel.web.hidden_kinds import without_kinds
 from torchreel.web.lane_set import LaneSet
-from torchreel.web.lanes import Labels, Lane
+from torchreel.web.lanes import Lane
+from torchreel.web.memory_curve import Curve, curve_of
 from torchreel.web.query import Query
-from torchreel.web.tiles import Curve
 
 if TYPE_CHECKING:
     import duckdb
 
 _LOOK_EVERY_S = 0.5
+# The tables of small questions: a table that is not opened costs nothing.
+_ASKED = ("ops", "inputs", "modules", "threads", "stacks", "frames", "steps", "kernels", "flows", "counters")
 
 
 class ViewedReel:
@@ -44,6 +48,7 @@ class ViewedReel:
         self._lane_set: LaneSet = LaneSet(self.origin) if before is None else before._lane_set
         self._asking = threading.Lock()
         self._connection: contextlib.ExitStack | None = None
+        self._filled: dict[str, bool] = {}
         self._without: tuple[tuple[str, ...], list[Lane]] | None = None
 
     def _extent_now(self, reel: Reel) -> tuple[int, int]:
@@ -82,19 +87,7 @@ class ViewedReel:
     @functools.cached_property
     def curve(self) -> Curve | None:
         """The memory of the process and device that had most of it; None if none was recorded."""
-        with opened(self.reel, ("allocs",)) as connection:
-            most = connection.sql(
-                "SELECT process, device FROM allocs WHERE total IS NOT NULL AND time_ns IS NOT NULL"
-                " GROUP BY ALL ORDER BY max(total) DESC, 1, 2 LIMIT 1"
-            ).fetchall()
-            if not most:
-                return None
-            found = connection.execute(
-                "SELECT time_ns, total FROM allocs WHERE process = $1 AND device = $2 AND total IS NOT NULL"
-                " AND time_ns IS NOT NULL ORDER BY time_ns, id",
-                list(most[0]),
-            ).fetchnumpy()
-        return Curve(np.asarray(found["time_ns"], np.int64) - self.origin, np.asarray(found["total"], np.int64))
+        return curve_of(self.reel, self.origin)
 
     @functools.cached_property
     def devices(self) -> list[DeviceMemory]:
@@ -107,7 +100,7 @@ class ViewedReel:
         with self._asking:
             if self._connection is None:
                 self._connection = contextlib.ExitStack()
-                self._asked = self._connection.enter_context(opened(self.reel))
+                self._asked = self._connection.enter_context(opened(self.reel, _ASKED))
                 weakref.finalize(self, self._connection.close)
             with reading(self.reel):
                 yield self._asked
@@ -122,13 +115,40 @@ class ViewedReel:
         return self.range(query) if "begin" in query else None
 
     @functools.cached_property
-    def calls(self) -> int:
-        """How many there are."""
-        with opened(self.reel, ("ops",)) as connection:
-            return int(connection.sql("SELECT count(*) FROM ops").fetchall()[0][0])
+    def summary(self) -> Summary:
+        return summary(self.reel)
+
+    @functools.cached_property
+    def modules_by_id(self) -> dict[tuple[int, int], dict[str, Any]]:
+        """By process and id: these are few, and to join them takes as long as to find a call."""
+        return _by_id(self.reel, "modules", ["id", "path", "class"])
+
+    @functools.cached_property
+    def threads_by_id(self) -> dict[tuple[int, int], dict[str, Any]]:
+        return _by_id(self.reel, "threads", ["id", "name"])
+
+    @functools.cached_property
+    def _steps(self) -> dict[int, tuple[list[int], dict[int, int], list[int]]]:
+        """Of each process: when steps begin, in order, when each ends, and their numbers."""
+        table = self.reel.table("steps").sort_by([("process", "ascending"), ("start_ns", "ascending")])
+        found: dict[int, tuple[list[int], dict[int, int], list[int]]] = {}
+        for row in table.to_pylist():
+            begins, ends, numbers = found.setdefault(row["process"], ([], {}, []))
+            begins.append(row["start_ns"])
+            ends[row["step"]] = row["end_ns"]
+            numbers.append(row["step"])
+        return found
+
+    def next_step_ends(self, process: int, moment: int) -> int | None:
+        """When the step ends that follows the one of a moment, as times since the epoch; None if there is none."""
+        begins, ends, numbers = self._steps.get(process, ([], {}, []))
+        at = bisect.bisect_right(begins, moment) - 1
+        return ends.get(numbers[at] + 1) if at >= 0 and ends[numbers[at]] > moment else None
 
     def has_rows(self, table: str) -> bool:
-        return bool(self.reel.table(table, ["id"]).num_rows)
+        if table not in self._filled:
+            self._filled[table] = any(rows_in(part, TABLES[table]) for part in self.reel.parts)
+        return self._filled[table]
 
     def threads(self) -> list[dict[str, Any]]:
         """The threads that have lanes: their names, and those of their processes. Streams of devices come with them."""
@@ -171,6 +191,10 @@ class Viewing:
     def _renew(self) -> None:
         self._now = ViewedReel(self._growing.reel, self._now.other, self._now)
         self._earliest.append(self._now.take_in())
+
+
+def _by_id(reel: Reel, table: str, columns: list[str]) -> dict[tuple[int, int], dict[str, Any]]:
+    return {(row["process"], row["id"]): row for row in reel.table(table, columns).to_pylist()}
 
 
 def _extent(reel: Reel) -> tuple[int, int]:

@@ -12,7 +12,8 @@ import torchreel
 from tests.synthetic import Process, call, write_reel
 from torchreel.web.html.budget import Kept, Room, fitting, fitting_curve, important_steps
 from torchreel.web.html.calls import Calls
-from torchreel.web.tiles import Curve
+from torchreel.web.memory_curve import Curve
+from torchreel.web.tiles import WIDTH
 from torchreel.web.viewed_reel import ViewedReel
 
 MANY = 1 << 40
@@ -105,5 +106,5 @@ def test_a_coarser_curve_has_the_extremes_of_the_fine_one() -> None:
     coarse = fitting_curve(curve, 1 << 22, 60_000)
     assert coarse is not None and len(coarse.bytes) <= 15_000 and coarse.step_ns > 1
     for level in itertools.chain(range(coarse.step_ns.bit_length() - 1, 23)):
-        for fine, rough in zip(curve.extremes(0, 1 << level), coarse.curve.extremes(0, 1 << level), strict=True):
+        for fine, rough in zip(*(each.extremes(0, 1 << level, WIDTH) for each in (curve, coarse.curve)), strict=True):
             assert (fine == rough).all(), level

@@ -12,6 +12,7 @@ import pytest
 
 import torchreel
 from tests.synthetic import START, Call, Process, call, write_reel
+from tests.web.gpu_reel import write_ranks
 from torchreel.analyze import averages
 from torchreel.errors import OptionError
 from torchreel.web.query import Query
@@ -118,6 +119,14 @@ def test_the_whole_is_that_of_the_op_table(recorded: tuple[torchreel.Reel, list[
     reel, _ = recorded
     expected = sum(row["self_ns"] for row in averages(reel).to_pylist())
     assert [ask(reel, by=by)["whole"] for by in ("call", "stack", "module")] == [expected] * 3
+
+
+def test_kernels_are_not_time_of_calls(tmp_path: Path) -> None:
+    reel = torchreel.load(write_ranks(tmp_path / "ranks.reel", ranks=2, steps=2))
+    answer = ask(reel, by="call")
+    assert answer["whole"] == sum(row["self_ns"] for row in averages(reel).to_pylist())
+    shown = {answer["names"][label][0] for label in answer["nodes"]["label"]}
+    assert shown == set(reel.table("ops", ["name"])["name"].to_pylist())
 
 
 @pytest.mark.parametrize("by", ["call", "stack", "module"])

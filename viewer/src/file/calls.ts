@@ -153,8 +153,8 @@ export class Calls {
 
   private named(label: number): [name: string, kind: string] {
     const { labels } = this.about;
-    if (label === MOST_LABELS - 1 && labels.length > MOST_LABELS) return [`(one of ${units.count(labels.length - MOST_LABELS + 1)} names)`, labels[label][1]];
-    return labels[label];
+    const [name, kind] = labels[label];
+    return label === MOST_LABELS - 1 && labels.length > MOST_LABELS ? [`(one of ${units.count(labels.length - MOST_LABELS + 1)} names)`, kind] : [name, kind];
   }
 
   private brief(place: Place): { id: number; name: string; kind: string; dur_ns: number; self_ns: number } {
@@ -230,17 +230,19 @@ export class Calls {
   }
 
   area(begin: number, end: number): { rows: Area[]; note?: string } {
-    const groups = new Map<number, Area>();
+    const groups = new Map<string, Area>();
+    // Calls of one class of modules have a label for each module.
+    const named = this.about.labels.map((_, label) => JSON.stringify(this.named(label)));
     const [flops, bytes] = [this.columns.get("flops")!, this.columns.get("self_alloc_bytes")!];
     this.drawn.lanes.forEach((lane, number) => {
       for (let at = lane.before(begin), last = lane.before(end); at < last; at++) {
         const row = this.drawn.firsts[number] + at;
         const label = lane.labels[at];
         const took = lane.durations[at];
-        let group = groups.get(label);
+        let group = groups.get(named[label]);
         if (!group) {
           const [name, kind] = this.named(label);
-          groups.set(label, (group = { name, kind, calls: 0, self_ns: 0, min_ns: took, mean_ns: 0, max_ns: took, flops: null, alloc_bytes: null }));
+          groups.set(named[label], (group = { name, kind, calls: 0, self_ns: 0, min_ns: took, mean_ns: 0, max_ns: took, flops: null, alloc_bytes: null }));
         }
         group.calls++;
         group.self_ns += this.self[row];

@@ -5,7 +5,7 @@ import * as units from "../units.ts";
 import { CATEGORIES, FREE, PENDING, type Segment } from "./answers.ts";
 import { hatch, paint, type Paint, plain } from "./colors.ts";
 
-export const ROW = 20;
+export const ROW = 17;
 const BAR = 17;
 
 export type Hit = { row: number; piece: number };

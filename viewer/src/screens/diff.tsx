@@ -6,7 +6,7 @@ import { blend, colors, family, label } from "../families.ts";
 import { Icicle, type Tree } from "../icicle.tsx";
 import { change, href, query, theme } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Command, Empty, moveInRows, penFor, Segmented, useAnswer } from "../widgets.tsx";
+import { Colored, Command, Empty, moveInRows, Path, penFor, Segmented, useAnswer } from "../widgets.tsx";
 
 type Change = { a: number; b: number; spread: number; change: number; percent: number | null };
 type Row = { a_self_ns: number; b_self_ns: number; a_calls: number; b_calls: number; change_ns: number; spread_ns: number; state: string } & Record<string, string | number>;
@@ -38,12 +38,11 @@ export function DiffScreen({ about }: { about: About }) {
 /** One reel is open: the command that opens two. The page itself may open no file. */
 function Second({ about }: { about: About }) {
   const [other, name] = useState("");
-  const quoted = (path: string) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
   return (
     <div class="empty second" data-testid="empty">
       One reel is open. Open two to see what changed, from before to after:
       <input aria-label="the other reel" placeholder="path of the other reel: after.reel" value={other} onInput={(event) => name(event.currentTarget.value)} />
-      <Command text={`torchreel view ${quoted(about.reel)} ${other ? quoted(other) : "after.reel"}`} />
+      <Command text={`torchreel view ${units.shellWord(about.reel)} ${other ? units.shellWord(other) : "after.reel"}`} />
     </div>
   );
 }
@@ -162,8 +161,8 @@ function Rows({ about, diff, by }: { about: About; diff: Diff; by: By }) {
 
 function Text({ group, value }: { group: string; value: string }) {
   if (group === "name") return <td class="text" title={value}><a href={href("ops", { q: value })}><Colored class="swatch" color={family(value, "op")} />{label(value, "op")}{value.startsWith("autograd::engine::evaluate_function: ") ? " ↩" : ""}</a></td>;
-  if (group === "module") return <td class="end" title={value}><bdi><a href={href("modules", { at: value, q: "" })}>{value}</a></bdi></td>;
-  if (group === "line") return <td class="end" title={value}><bdi><a href={href("ops", { by: "line,name", q: value })}>{value}</a></bdi></td>;
+  if (group === "module") return <td class="path-cell"><Path text={value} to={href("modules", { at: value, q: "" })} /></td>;
+  if (group === "line") return <td class="path-cell"><Path text={value} to={href("ops", { by: "line,name", q: value })} /></td>;
   return <td class="text" title={value}>{value}</td>;
 }
 

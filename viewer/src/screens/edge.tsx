@@ -4,7 +4,7 @@ import { type About, ask } from "../api.ts";
 import { family } from "../families.ts";
 import { change, href, query } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Command, Empty, moveInRows, Segmented, ShareBar, useAnswer } from "../widgets.tsx";
+import { Colored, Command, Empty, moveInRows, Path, Segmented, ShareBar, useAnswer } from "../widgets.tsx";
 
 type OpCost = { name: string; backend: string | null; calls: number; ns: number; share: number; flops: number | null; input_bytes: number | null; alloc_bytes: number | null; flops_per_s: number | null };
 type ModuleCost = { path: string; class_name: string; self_ns: number; total_ns: number; share: number; flops: number | null; alloc_bytes: number | null; flops_per_s: number | null };
@@ -75,7 +75,7 @@ function Matches({ rows, sides }: { rows: Match[]; sides: Side[] }) {
       <thead><tr><th>Module</th><th>Op</th><th class="names">{sides[0].format ?? "A"}</th><th class="names">{sides[1].format ?? "B"}</th><th class="n">A</th><th class="n">B</th><th class="n">B / A</th><th class="barred"><Colored class="swatch" color="module" />A <Colored class="swatch" color="optimizer" />B</th></tr></thead>
       <tbody>{shown.slice(0, 1000).map((row) => (
         <tr key={`${row.path}\n${row.op}`} tabIndex={0} class={row.left && row.right ? "" : "alone"} data-testid="edge-row" data-name={row.op} data-path={row.path} data-ns={row.left?.ns ?? ""} data-other-ns={row.right?.ns ?? ""}>
-          <td class="end" title={row.path}>{row.path ? <bdi>{row.path}</bdi> : <span class="soft">(the model)</span>}</td><td class="text"><Colored class="swatch" color={family(row.op, "op")} />{row.op}</td>
+          <td class="path-cell">{row.path ? <Path text={row.path} /> : <span class="soft">(the model)</span>}</td><td class="text"><Colored class="swatch" color={family(row.op, "op")} />{row.op}</td>
           <Named part={row.left} /><Named part={row.right} />
           <td class="n">{row.left ? units.time(row.left.ns) : ""}</td><td class="n">{row.right ? units.time(row.right.ns) : ""}</td><td class="n">{row.left && row.right ? <Ratio ratio={row.ratio} /> : <span class="soft">{row.left ? "only A" : "only B"}</span>}</td>
           <td><Pair a={row.left?.ns ?? 0} b={row.right?.ns ?? 0} most={most} color="optimizer" /></td>
@@ -99,7 +99,7 @@ function ModuleMatches({ rows }: { rows: ModuleMatch[] }) {
       <thead><tr><th>Module, with all that is in it</th><th class="n">A</th><th class="n">B</th><th class="n">B / A</th><th class="barred"><Colored class="swatch" color="module" />A <Colored class="swatch" color="optimizer" />B</th></tr></thead>
       <tbody>{shown.slice(0, 1000).map((row) => (
         <tr key={row.path} tabIndex={0} data-testid="edge-row" data-path={row.path} data-ns={row.left_ns} data-other-ns={row.right_ns}>
-          <td class="end" title={row.path}><bdi>{row.path}</bdi></td><td class="n">{units.time(row.left_ns)}</td><td class="n">{units.time(row.right_ns)}</td><td class="n"><Ratio ratio={row.ratio} /></td><td><Pair a={row.left_ns} b={row.right_ns} most={most} color="optimizer" /></td>
+          <td class="path-cell"><Path text={row.path} /></td><td class="n">{units.time(row.left_ns)}</td><td class="n">{units.time(row.right_ns)}</td><td class="n"><Ratio ratio={row.ratio} /></td><td><Pair a={row.left_ns} b={row.right_ns} most={most} color="optimizer" /></td>
         </tr>
       ))}</tbody>
     </table>
@@ -132,7 +132,7 @@ function Modules({ side }: { side: Side }) {
       <thead><tr><th>Module</th><th>Class</th><th class="barred">of a run</th><th class="n">%</th><th class="n">Total</th><th class="n">Self</th><th class="n">GFLOP/s</th><th class="n">Allocated</th></tr></thead>
       <tbody>{rows.slice(0, 1000).map((row) => (
         <tr key={row.path} tabIndex={0} data-testid="edge-row" data-path={row.path} data-ns={row.total_ns}>
-          <td class="end" title={row.path}><bdi><a href={href("modules", { at: row.path, q: "" })}>{row.path || "(not known)"}</a></bdi></td><td class="soft">{row.class_name}</td>
+          <td class="path-cell"><Path text={row.path || "(not known)"} to={href("modules", { at: row.path, q: "" })} /></td><td class="soft">{row.class_name}</td>
           <td><ShareBar part={row.share} color="module" /></td><td class="n">{(100 * row.share).toFixed(1)} %</td><td class="n">{units.time(row.total_ns)}</td><td class="n">{row.self_ns ? units.time(row.self_ns) : ""}</td><td class="n">{row.flops_per_s ? (row.flops_per_s / 1e9).toFixed(2) : ""}</td><td class="n">{row.alloc_bytes === null ? "" : units.bytes(row.alloc_bytes)}</td>
         </tr>
       ))}</tbody>

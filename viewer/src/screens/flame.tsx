@@ -2,7 +2,7 @@
 import "./flame.css";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type About, ask } from "../api.ts";
-import { family, label } from "../families.ts";
+import { boxLabel, family } from "../families.ts";
 import { Icicle, type Look } from "../icicle.tsx";
 import { goToSlowest } from "../slowest.tsx";
 import { change, href, query, range } from "../state.ts";
@@ -43,7 +43,7 @@ export function FlameScreen({ about }: { about: About }) {
       {problem && <p class="error">{problem}</p>}
       {missing ? <Empty flag={missing[1]}>{missing[0] === "memory" ? "Memory was" : `The ${missing[0]} were`} not recorded.</Empty>
         : !answer ? !problem && <p class="soft">Adding up …</p>
-        : !answer.nodes.total.length ? <Empty flag={of === "flops" ? "--flops" : undefined}>{of === "flops" ? "No call has FLOPs" : of === "bytes" ? "No call kept memory" : "No calls were recorded"}{range.value ? " in this range" : ""}.</Empty>
+        : !answer.nodes.total.length ? <Empty flag={range.value ? undefined : of === "flops" ? "--flops" : of === "bytes" ? "--memory" : ""}>{of === "flops" ? "No call has FLOPs" : of === "bytes" ? "No call kept memory" : "No calls were recorded"}{range.value ? " in this range" : ""}.</Empty>
         : <Graph answer={answer} by={by} of={of} text={text} focus={focus} />}
     </section>
   );
@@ -140,7 +140,7 @@ function textOf(name: Name): string {
     return path === null ? name[0] : `${path.split(".").pop()}${name[0].slice(path.length)}`;
   }
   const frame = /frame/.test(name[1]) ? /^(.*):(\d+) (.*)$/.exec(name[0]) : null;
-  return frame ? `${frame[3]}  ${units.tail(frame[1], 1)}:${frame[2]}` : `${label(name[0], name[1])}${name[0].startsWith("autograd::engine::evaluate_function: ") ? " ↩" : ""}`;
+  return frame ? `${frame[3]}  ${units.tail(frame[1], 1)}:${frame[2]}` : boxLabel(name[0], name[1]);
 }
 
 function familyOf(name: Name) {

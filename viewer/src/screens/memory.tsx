@@ -59,8 +59,8 @@ function Tools({ answer, by, device, x }: { answer: Memory; by: string; device: 
     <div class="tools">
       <h2>Memory<small>{answer.has_history ? `peak ${units.bytes(answer.peak)} at ${when(answer.peak_at)}` : `${units.bytes(answer.peak)} at the end`}</small></h2>
       <Devices devices={answer.devices} device={device} pick={(number) => change({ device: number, event: "", at: "", block: "", name: "", a: "", b: "", from: "", to: "" }, false)} />
-      <label>By <select value={by} data-testid="memory-by" onChange={(event) => change({ by: event.currentTarget.value, name: "", block: "" }, false)}>{Object.entries(BY).map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>
-      {!answer.has_history ? null : answer.has_times ? <label>Along <select value={x} data-testid="memory-axis" onChange={(event) => change({ x: event.currentTarget.value, from: "", to: "", a: "", b: "" }, false)}><option value="time">time</option><option value="events">events</option></select></label>
+      <label><span class="caption">By</span> <select value={by} data-testid="memory-by" onChange={(event) => change({ by: event.currentTarget.value, name: "", block: "" }, false)}>{Object.entries(BY).map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>
+      {!answer.has_history ? null : answer.has_times ? <label><span class="caption">Along</span> <select value={x} data-testid="memory-axis" onChange={(event) => change({ x: event.currentTarget.value, from: "", to: "", a: "", b: "" }, false)}><option value="time">time</option><option value="events">events</option></select></label>
         : <span class="soft">along events: this snapshot has no times</span>}
       {answer.has_history && <label class="check"><input type="checkbox" checked={query.value.fit === "1"} onChange={(event) => change({ fit: event.currentTarget.checked ? "1" : "" })} />fit height</label>}
       <button class="plain" hidden={!answer.has_history} disabled={isWhole} onClick={() => moving.view?.show(0, Number.MAX_SAFE_INTEGER)}>whole run <span class="key">0</span></button>

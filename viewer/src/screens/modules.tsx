@@ -77,7 +77,7 @@ function ModuleTable({ items, whole, toggled, wanted, text }: { items: Item[]; w
               <td class="tree" title={`${item.key}${item.class ? `: ${item.class}` : ""}`}>
                 <Sized class="indent" width={`${item.depth * 16}px`} />
                 <button class="toggle" tabIndex={-1} aria-label={opened ? "close" : "open"} disabled={!item.children.length} onClick={(event) => { event.stopPropagation(); toggle(item); }}>{item.children.length ? (opened ? "▾" : "▸") : ""}</button>
-                {item.members.length > 1 && item.parent !== null ? `${tail(item.parent)}.` : ""}{item.name}{item.members.length > 1 && <span class="times">×{item.members.length}</span>}<span class="class">{item.class === item.name ? "" : item.class}{item.members.length > 1 && ` · ${units.time(Math.min(...item.members.map((each) => each.total_ns)))} to ${units.time(Math.max(...item.members.map((each) => each.total_ns)))} each`}</span>
+                {item.members.length > 1 && item.parent !== null ? `${tail(item.parent)}.` : ""}{item.name}{item.members.length > 1 && <span class="times">×{item.members.length}</span>}<span class="class">{item.members.length > 1 && `${units.time(Math.min(...item.members.map((each) => each.total_ns)))} to ${units.time(Math.max(...item.members.map((each) => each.total_ns)))} each · `}{item.class === item.name ? "" : item.class}</span>
               </td>
               <td class="n share"><ShareBar part={item.total_ns / (whole || 1)} color="module" /><span class="percent">{units.percent(item.total_ns, whole)}</span></td>
               <td class="n">{units.time(item.total_ns)}</td><td class="n">{item.self_ns ? units.time(item.self_ns) : ""}</td>

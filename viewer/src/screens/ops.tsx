@@ -2,11 +2,11 @@
 import "./ops.css";
 import { useState } from "preact/hooks";
 import { type About, ask, type Row } from "../api.ts";
-import { family, label } from "../families.ts";
+import { family, isEngine, label } from "../families.ts";
 import { Slowest, type Where } from "../slowest.tsx";
 import { change, go, query, range } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Empty, moveInRows, ShareBar, useAnswer } from "../widgets.tsx";
+import { Colored, Empty, moveInRows, Path, ShareBar, useAnswer } from "../widgets.tsx";
 
 const WORDS: [string, string][] = [["name", "op"], ["inputs", "shapes"], ["overload", "overload"], ["module", "module"], ["line", "your line"], ["stack", "stack"], ["kind", "kind"], ["step", "step"], ["thread", "thread"], ["process", "process"]];
 const TITLES = Object.fromEntries(WORDS);
@@ -14,7 +14,6 @@ const NEEDS: Record<string, [string, string, string]> = { inputs: ["shapes", "--
 const SORTS = ["self", "total", "average", "count", "memory", "flops"];
 const KINDS = ["op", "backward", "range", "module", "python", "torchscript", "lite", "custom", "static_runtime", "other"];
 const AT_ONCE = 300;
-const ENGINE = "autograd::engine::evaluate_function: ";
 
 /** Shapes and overloads say nothing without the op that they belong to, as in `report`. */
 function groupsOf(words: string): string[] {
@@ -29,7 +28,7 @@ export function OpsScreen({ about }: { about: About }) {
   const by = groups.join(",");
   const sort = SORTS.includes(query.value.sort) ? query.value.sort : "self";
   const kind = KINDS.includes(query.value.kind) ? query.value.kind : "";
-  const { answer, problem } = useAnswer(`${by}/${sort}/${kind}/${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Row[]; all: number }>("averages", { by, sort, limit: 5000, ...(kind && { kind }), ...range.value }));
+  const { answer, problem } = useAnswer(`${by}/${sort}/${kind}/${range.value?.begin}-${range.value?.end}`, () => ask<{ rows: Row[]; all: number; kinds: string[] }>("averages", { by, sort, limit: 5000, ...(kind && { kind }), ...range.value }));
   const [most, setMost] = useState(AT_ONCE);
   const missing = groups.map((word) => NEEDS[word]).find((need) => need && !about.summary.recorded[need[0]]);
   const text = (query.value.q ?? "").toLowerCase();
@@ -38,21 +37,21 @@ export function OpsScreen({ about }: { about: About }) {
   const fitting = answer && (answer.rows.length === 0 || groups.every((group) => group in answer.rows[0])) ? answer.rows : [];
   const rows = fitting.filter((row) => (!text || groups.some((group) => String(row[group] ?? "").toLowerCase().includes(text))) && (!module || row.module === module || String(row.module).startsWith(`${module}.`)));
   const toggle = (word: string) => change({ by: groups.includes(word) ? groups.filter((each) => each !== word).join(",") : [...groups, word].join(","), open: "" }, false);
-  const kinds = KINDS.filter((each) => about.labels.some(([, kind]) => kind === each));
+  const kinds = KINDS.filter((each) => answer?.kinds.includes(each));
   return (
     <section class="panel ops">
       <div class="tools">
         <span class="caption">By</span>
         <span class="by-words" role="group" aria-label="by">{WORDS.map(([word, title]) => <button key={word} aria-pressed={groups.includes(word)} onClick={() => toggle(word)} data-by={word}>{title}</button>)}</span>
         <select aria-label="kinds of calls" value={kind} onChange={(event) => change({ kind: event.currentTarget.value, open: "" }, false)}><option value="">all kinds</option>{kinds.map((each) => <option key={each} value={each}>{each}</option>)}</select>
-        {module && <span class="chip"><span title={module}>{module}</span><button aria-label="all modules" onClick={() => change({ module: "" }, false)}>×</button></span>}
+        {module && <span class="chip"><Path text={module} /><button aria-label="all modules" onClick={() => change({ module: "" }, false)}>×</button></span>}
         <input class="push" placeholder="filter" aria-label="filter" value={query.value.q ?? ""} onInput={(event) => change({ q: event.currentTarget.value })} />
         <span class="soft" data-testid="op-count">{answer ? `${rows.length === answer.all ? "" : `${units.count(rows.length)} of `}${units.count(answer.all)} row${answer.all === 1 ? "" : "s"}` : "Adding up …"}</span>
       </div>
       {problem && <p class="error">{problem}</p>}
       {missing ? <Empty flag={missing[1]}>{missing[2]} not recorded.</Empty>
         : !answer ? null
-        : answer.all === 0 ? <Empty>No calls were recorded{kind ? ` of kind ${kind}` : ""}{range.value ? " in this range" : ""}.</Empty>
+        : answer.all === 0 ? <Empty flag={kind || range.value ? undefined : ""}>No calls were recorded{kind ? ` of kind ${kind}` : ""}{range.value ? " in this range" : ""}.</Empty>
         : rows.length === 0 ? <Empty>No row holds “{query.value.q || module}”.</Empty>
         : (
           <div class="table-frame">
@@ -114,8 +113,8 @@ function Opened({ row, groups }: { row: Row; groups: string[] }) {
 
 function Text({ group, value }: { group: string; value: string | number | null }) {
   const text = value === null ? `(no ${group})` : String(value);
-  if (group === "name") return <td class="name" title={text}><Colored class="swatch" color={family(text, "op")} />{label(text, "op")}{text.startsWith(ENGINE) && <span class="faint" title="autograd's engine, around the backward node of this name"> ↩ engine</span>}</td>;
+  if (group === "name") return <td class="name" title={text}><Colored class="swatch" color={family(text, "op")} />{label(text, "op")}{isEngine(text) && <span class="faint" title="autograd's engine, around the backward node of this name"> ↩ engine</span>}</td>;
   // The end of a path says more than its beginning.
-  if (group === "module" || group === "line") return <td class="end" title={text}><bdi>{text}</bdi></td>;
+  if (group === "module" || group === "line") return <td class="name"><Path text={text} /></td>;
   return <td class="name" title={text}>{group === "stack" ? text.split("\n")[0] : text}</td>;
 }

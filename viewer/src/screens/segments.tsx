@@ -1,7 +1,7 @@
 /** What does the allocator look like at this instant? Segments by address, their blocks, and what is free. */
 import "./segments.css";
-import { useEffect, useRef, useState } from "preact/hooks";
-import { ask } from "../api.ts";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { type About, ask } from "../api.ts";
 import { CATEGORIES, type Memory, type Numbers, type Piece, type Segment, type Segments, type Simulation } from "../memory/answers.ts";
 import { CATEGORY_FAMILY, paint, plain } from "../memory/colors.ts";
 import { BlockDetails, Category, Devices, rowKeys, SourceLink, when } from "../memory/parts.tsx";
@@ -9,14 +9,14 @@ import { ROW, SegmentRows } from "../memory/segment_rows.ts";
 import { moving } from "../moving.ts";
 import { change, href, query, range, theme } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Empty, penFor, Sized, useAnswer } from "../widgets.tsx";
+import { Colored, Command, Empty, penFor, Sized, useAnswer } from "../widgets.tsx";
 
 const SORTS: Record<string, string> = { address: "address", size: "size", free: "free bytes" };
 const CHUNK = 30;
 const LATE_MS = 40;
 const AT_ONCE = 200_000; // events that are simulated without being asked
 
-export function SegmentsScreen() {
+export function SegmentsScreen({ about }: { about: About }) {
   const { device = "0", event = "", at = "", segment = "" } = query.value;
   const sort = (query.value.sort ?? "") in SORTS ? query.value.sort : "address";
   const [first, setFirst] = useState(0);
@@ -40,7 +40,7 @@ export function SegmentsScreen() {
       </section>
       <section class="panel rows">{answer.chosen ? <Chosen answer={answer} block={block} /> : <Pools answer={answer} />}</section>
       <section class="panel side">
-        {block !== null ? <BlockDetails device={device} block={block} others="memory" close={() => change({ block: "" })} /> : <Beside answer={answer} device={device} />}
+        {block !== null ? <BlockDetails device={device} block={block} others="memory" close={() => change({ block: "" })} /> : <Beside answer={answer} device={device} reel={about.reel} />}
       </section>
     </div>
   );
@@ -87,7 +87,7 @@ function Instant({ answer, device, sort }: { answer: Segments; device: string; s
           <a href={href("memory", { device, event: String(answer.at.event) })}>who holds it then</a>
         </>}
         <span class="right">
-          <label>By <select value={sort} data-testid="segments-sort" onChange={(event) => change({ sort: event.currentTarget.value })}>{Object.entries(SORTS).map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>
+          <label><span class="caption">By</span> <select value={sort} data-testid="segments-sort" onChange={(event) => change({ sort: event.currentTarget.value })}>{Object.entries(SORTS).map(([key, name]) => <option key={key} value={key}>{name}</option>)}</select></label>
           <label class="check" title="all rows in the scale of the largest segment"><input type="checkbox" checked={query.value.scale === "one"} onChange={(event) => change({ scale: event.currentTarget.checked ? "one" : "" })} />one scale</label>
         </span>
       </div>
@@ -174,6 +174,8 @@ function Rows({ answer, seen, chosen, block }: { answer: Segments; seen: (row: n
     mine.redraw();
   }, [answer, top, chosen, block, query.value.scale]);
   useEffect(() => drawn.current?.recolor(), [theme.value]);
+  // As tall as its rows, up to what the style sheet allows.
+  useLayoutEffect(() => { box.current!.style.height = `${Math.max(answer.count, 4) * ROW + 2}px`; }, [answer.count]);
   useEffect(() => seen(Math.floor(top / ROW)), [Math.floor(top / ROW / CHUNK)]);
   // A segment that an address names comes into view.
   useEffect(() => {
@@ -287,14 +289,14 @@ function PieceRow({ row, region, picked }: { row: Piece; region: boolean; picked
 }
 
 /** What the simulator makes of the same requests, beside what was recorded. */
-function Beside({ answer, device }: { answer: Segments; device: string }) {
+function Beside({ answer, device, reel }: { answer: Segments; device: string; reel: string }) {
   const can = answer.has_segments && answer.has_history && answer.device !== "cpu";
   const [wanted, want] = useState(answer.events <= AT_ONCE);
   if (!can) return (
     <>
       <h2>Simulate</h2>
       <p class="note">{answer.has_history ? "What a CUDA caching allocator would reserve for these requests:" : "A final state alone cannot be simulated: it has no requests. Record a history first."}</p>
-      {answer.has_history && <p><code>torchreel simulate run.reel</code></p>}
+      {answer.has_history && <Command text={`torchreel simulate ${units.shellWord(reel)}`} />}
     </>
   );
   return <><h2>Simulate</h2>{wanted ? <Simulated device={device} /> : <p><button class="plain" onClick={() => want(true)}>simulate {units.count(answer.events)} events</button></p>}</>;
@@ -311,7 +313,7 @@ function Simulated({ device }: { device: string }) {
   return (
     <>
       <form class="tools" onSubmit={(event) => { event.preventDefault(); change({ conf: text }, false); }}>
-        <input aria-label="allocator setting" data-testid="simulate-conf" list="confs" placeholder="as recorded; or expandable_segments:True" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <input aria-label="allocator setting" data-testid="simulate-conf" list="confs" placeholder="expandable_segments:True" value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <datalist id="confs"><option value="expandable_segments:True" /><option value="max_split_size_mb:128" /><option value="roundup_power2_divisions:8" /></datalist>
         <button class="plain">simulate</button>
       </form>

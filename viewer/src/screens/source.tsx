@@ -5,7 +5,7 @@ import { type About, ask, type Line } from "../api.ts";
 import { colored } from "../python.ts";
 import { change, href, query, range } from "../state.ts";
 import * as units from "../units.ts";
-import { Empty, Sized, useAnswer } from "../widgets.tsx";
+import { Command, Empty, Sized, useAnswer } from "../widgets.tsx";
 
 /** See torchreel/web/sources.py. */
 type Source = { file: string; text: string | null; origin: "recording" | "disk" | null; state: "same" | "changed" | "missing" | null; why: string | null; bytes: number | null; sha256: string | null };
@@ -30,6 +30,7 @@ export function SourceScreen({ about }: { about: About }) {
     <div class="source">
       <nav class="panel files" aria-label="files">
         {ORDER.map((owner) => <Files key={owner} owner={owner} files={files.filter((each) => each.owner === owner)} shown={shown} />)}
+        <p class="atlas soft" data-testid="source-atlas">As pages, with links on every name, a search and ops by line: <Command text={`torchreel atlas ${units.tail(about.reel, 1)} -o site`} /></p>
       </nav>
       <section class="panel code">
         <Head name={shown} file={files.find((each) => each.name === shown)} source={current} />
@@ -112,21 +113,23 @@ function Code({ file, lines, text, wanted }: { file: string; lines: Line[]; text
   const row = useRef<HTMLTableRowElement>(null);
   const costs = useMemo(() => new Map(lines.map((line) => [line.line, line])), [lines]);
   const parts = useMemo(() => (text === null ? null : colored(text)), [text]);
-  useEffect(() => { row.current?.scrollIntoView({ block: "center" }); }, [wanted, text]);
   const most = lines.reduce((so, line) => Math.max(so, line.total_ns), 1);
+  // A file opens where it costs most.
+  const first = wanted || (lines.find((line) => line.total_ns === most)?.line ?? 0);
+  useEffect(() => { row.current?.scrollIntoView({ block: "center" }); }, [wanted, text]);
   const numbers = [...costs.keys()].sort((a, b) => a - b);
   // A line beyond the end of the text is shown all the same, with its cost.
   const beyond = numbers.filter((line) => parts && (line > parts.length || line < 1));
   const items = parts ? [...folded(parts.length, wanted ? [...numbers, wanted] : numbers, opened), ...beyond] : numbers;
   return (
     <table>
-      <thead><tr><th class="n">self</th><th class="n">forward</th><th class="n">backward</th><th class="n">total</th><th class="n">calls</th><th class="n">bytes</th><th /><th class="n" aria-label="line">#</th><th class="text">{parts ? "" : "function"}</th></tr></thead>
+      <thead><tr><th class="n">self</th><th class="n part">forward</th><th class="n part">backward</th><th class="n">total</th><th class="n">calls</th><th class="n">bytes</th><th /><th class="n" aria-label="line">#</th><th class="text">{parts ? "" : "function"}</th></tr></thead>
       <tbody>
         {items.slice(0, MOST_ROWS).map((item) => {
           if (typeof item === "object") return <tr key={`fold ${item.to}`} class="fold"><td colSpan={7} /><td class="n">⋮</td><td class="text"><button onClick={() => open([...opened, { from: item.from, to: Math.min(item.to, item.from + OPENED_AT_ONCE - 1) }])}>{units.count(item.to - item.from + 1)} lines without a call</button></td></tr>;
           const cost = costs.get(item);
           return (
-            <tr key={item} ref={item === wanted ? row : undefined} class={item === wanted ? "hot" : ""} data-testid={cost ? "source-line" : undefined} data-line={item} data-self-ns={cost?.self_ns} data-total-ns={cost?.total_ns}>
+            <tr key={item} ref={item === first ? row : undefined} class={item === wanted ? "hot" : ""} data-testid={cost ? "source-line" : undefined} data-line={item} data-self-ns={cost?.self_ns} data-total-ns={cost?.total_ns}>
               {cost ? <Costs cost={cost} most={most} /> : <td colSpan={7} />}
               <td class="n"><a href={href("source", { file, line: String(item) })}>{item}</a></td>
               <td class="text">{parts ? (parts[item - 1] ?? []).map(([kind, part]) => (kind ? <span class={`py-${kind}`}>{part}</span> : part)) : cost?.function}</td>
@@ -143,7 +146,7 @@ function Costs({ cost, most }: { cost: Line; most: number }) {
   const time = (ns: number) => (ns ? units.time(ns) : "");
   return (
     <>
-      <td class="n strong">{time(cost.self_ns)}</td><td class="n">{time(cost.forward_ns)}</td><td class="n">{time(cost.backward_ns)}</td>
+      <td class="n strong" title={cost.self_ns ? `${units.time(cost.forward_ns)} forward, ${units.time(cost.backward_ns)} backward` : ""}>{time(cost.self_ns)}</td><td class="n part">{time(cost.forward_ns)}</td><td class="n part">{time(cost.backward_ns)}</td>
       <td class="n strong">{time(cost.total_ns)}</td><td class="n">{cost.calls ? units.count(cost.calls) : ""}</td><td class="n">{cost.alloc_bytes ? units.bytes(cost.alloc_bytes) : ""}</td>
       <td class="share" title={`${units.percent(cost.total_ns, most)} of the costliest line`}><Sized class="heat" width={`${(40 * cost.total_ns) / most}px`} /></td>
     </>

@@ -1,11 +1,11 @@
 /** Anything else. */
 import "./sql.css";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { file, post } from "../api.ts";
 import { change, go, query, range } from "../state.ts";
 import { TABLES } from "../tables.ts";
 import * as units from "../units.ts";
-import { useAnswer } from "../widgets.tsx";
+import { moveInRows, useAnswer } from "../widgets.tsx";
 
 type Answer = { columns: string[]; rows: (string | number | boolean | null)[][]; cut: boolean };
 const FIRST = "select name, count(*) as calls, sum(self_ns) as self_ns\nfrom ops group by name order by self_ns desc limit 20";
@@ -25,6 +25,8 @@ export function SqlScreen() {
       complain((error as Error).message);
     }
   };
+  // An address that was copied brings the rows back, too.
+  useEffect(() => { if (query.value.sql && !file) void run(); }, []);
   const { answer: exported } = useAnswer("file", async () => file && (await file));
   if (file) return (
     <section class="panel">
@@ -40,17 +42,17 @@ export function SqlScreen() {
       <textarea class="sql" data-testid="sql-input" aria-label="SQL" value={text} onInput={(event) => write(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void run(); }} />
       <div class="tools">
         <button class="plain" data-testid="sql-run" onClick={() => void run()}>Run</button>
-        <span class="soft">Ctrl+Enter. DuckDB's SQL over the reel's tables, read-only, 10 s and 10,000 rows at most; $begin and $end are the range.</span>
+        <span class="soft" title="DuckDB's SQL over the reel's tables, read-only"><span class="key">Ctrl</span> <span class="key">Enter</span> &nbsp;DuckDB's SQL, read-only; 10 s and 10,000 rows at most; $begin and $end are the range</span>
         {answer && <button class="plain" onClick={() => download(answer)}>CSV</button>}
       </div>
       {problem && <p class="error" data-testid="sql-error">{problem}</p>}
       {answer && !problem && (
         <>
           <p class="soft">{answer.cut ? "The first 10,000 rows: torchreel sql prints all." : `${units.count(answer.rows.length)} rows.`}{answer.rows.length > SHOWN && ` ${units.count(SHOWN)} are shown; CSV has all of them.`}{link ? " A click on a row shows its call." : ""}</p>
-          <table class="grid">
+          <table class="grid" onKeyDown={(event) => { if (!moveInRows(event) && event.key === "Enter") (event.target as HTMLElement).click(); }}>
             <thead><tr>{answer.columns.map((name) => <th key={name}>{name}</th>)}</tr></thead>
             <tbody>{answer.rows.slice(0, SHOWN).map((row, at) => (
-              <tr key={at} data-testid="sql-row" onClick={() => link && go("timeline", { op: `${row[answer.columns.indexOf("process")]}:${row[answer.columns.indexOf("id")]}` })}>
+              <tr key={at} tabIndex={link ? 0 : undefined} data-testid="sql-row" onClick={() => link && go("timeline", { op: `${row[answer.columns.indexOf("process")]}:${row[answer.columns.indexOf("id")]}` })}>
                 {row.map((value, column) => <td key={column} class={typeof value === "number" ? "n" : ""}>{value === null ? "" : String(value)}</td>)}
               </tr>
             ))}</tbody>

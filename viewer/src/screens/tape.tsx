@@ -6,7 +6,7 @@ import { family } from "../families.ts";
 import { toCall } from "../slowest.tsx";
 import { change, href, query } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Empty, moveInRows, Segmented, ShareBar, useAnswer } from "../widgets.tsx";
+import { Colored, Empty, moveInRows, Path, Segmented, ShareBar, useAnswer } from "../widgets.tsx";
 
 type Op = { process: number; tape: string; index: number; name: string; op: number | null; module: string | null; file: string | null; line: number | null; backward: boolean; forward: number | null; inserted: boolean; inputs: string; outputs: string; dur_ns: number | null; self_ns: number | null; alloc_bytes: number | null; flops: number | null };
 type Answer = { tapes: { process: number; tape: string; ops: number; backward: number }[]; chosen: number | null; rows: Op[] };
@@ -149,7 +149,7 @@ function opRows(row: Op, { chosen, slowest, partners, pick }: Drawn): preact.Com
     <tr key={row.index} tabIndex={0} class={`${row.index === chosen ? "picked" : ""} ${row.backward ? "back" : ""}`} data-testid="tape-op" data-index={row.index} data-name={row.name} data-ns={row.dur_ns ?? ""} onClick={() => (row.op === null ? pick(row.index) : (location.hash = toCall(row.process, row.op)))}>
       <td class="n soft"><button class="toggle" tabIndex={-1} aria-label={row.index === chosen ? "close" : "its arguments"} onClick={(event) => { stop(event); pick(row.index); }}>{row.index === chosen ? "▾" : "▸"}</button>{row.index}</td><td class="text" title={row.inputs}><Colored class="swatch" color={family(row.name, "op")} />{row.name}</td><td class="text soft" title={row.outputs}>{row.outputs}</td>
       <td>{row.dur_ns !== null && <ShareBar part={row.dur_ns / slowest} color={family(row.name, "op")} />}</td><td class="n">{row.dur_ns === null ? "" : units.time(row.dur_ns)}</td><td class="n">{row.alloc_bytes ? units.bytes(row.alloc_bytes) : ""}</td>
-      <td class="end" title={row.module ?? ""}><bdi>{row.module ?? ""}</bdi></td>
+      <td class="path-cell"><Path text={row.module ?? ""} /></td>
       <td>{row.inserted ? <span class="soft">inserted</span> : row.forward !== null ? <a href={href("tape", { at: String(row.forward), q: "", ...kept() })} onClick={stop}>backward of {row.forward}</a> : back.length ? <a href={href("tape", { at: String(back[0]), q: "", ...kept() })} onClick={stop} title={`its backward: ${back.join(", ")}`}>backward {back[0]}{back.length > 1 ? ` +${back.length - 1}` : ""}</a> : row.backward ? <span class="soft">backward</span> : ""}</td>
       <td class="n">{row.op !== null && <a href={toCall(row.process, row.op)} onClick={stop} data-testid="tape-call">timeline</a>}</td>
     </tr>,

@@ -2,12 +2,13 @@
 import "./timeline.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type About, ask, file, type Found, type Kernel, type Like, type Op } from "../api.ts";
-import { FAMILIES, family, label } from "../families.ts";
-import { type Call, type Counters, type Spot, TimelineCanvas } from "../timeline/canvas.ts";
+import { FAMILIES, family, label, labelOf, lastOf } from "../families.ts";
+import { type Call, type Spot, TimelineCanvas } from "../timeline/canvas.ts";
+import type { Counters } from "../timeline/head.ts";
 import { type Mark, readMarks, writeMarks } from "../timeline/marks.ts";
-import { change, href, query, setRange, theme } from "../state.ts";
+import { catchUp, change, href, query, screen, setRange, theme } from "../state.ts";
 import * as units from "../units.ts";
-import { Colored, Empty } from "../widgets.tsx";
+import { Colored, Empty, Losses } from "../widgets.tsx";
 
 /** The canvas that is on the screen, and what keys do with it; for window.torchreel, too. */
 export const shown: {
@@ -18,14 +19,17 @@ export const shown: {
   family: (outwards: boolean) => void;
   keepMark: () => void;
   makeRange: () => void;
-} = { timeline: null, select: async () => {}, neighbour: async () => {}, partner: () => {}, family: () => {}, keepMark: () => {}, makeRange: () => {} };
+  focus: () => void;
+} = { timeline: null, select: async () => {}, neighbour: async () => {}, partner: () => {}, family: () => {}, keepMark: () => {}, makeRange: () => {}, focus: () => {} };
 
 type Area = { begin: number; end: number; rows: { name: string; kind: string; calls: number; self_ns: number; min_ns: number; mean_ns: number; max_ns: number; flops: number | null; alloc_bytes: number | null }[]; note?: string };
 
 /** A canvas is of one set of lanes: another one is made when they come, or when kinds are hidden. */
 export function TimelineScreen({ about }: { about: About }) {
-  if (!about.lanes.length) return about.summary.ops || about.threads.length ? <p class="soft reading">Reading the calls …</p> : <Empty>No calls were recorded in this reel.</Empty>;
-  return <Timeline key={about.hidden} about={about} />;
+  if (about.lanes.length) return <Timeline key={about.hidden} about={about} />;
+  if (about.labels.length) return <><div class="families"><Kinds about={about} /></div><Empty>All kinds of calls are hidden.</Empty></>;
+  if (about.summary.ops) return <p class="soft reading">Reading the calls …</p>;
+  return <Empty flag="">No calls were recorded in this reel.{about.summary.recorded.memory && <> It has <a href={href("memory")}>memory over time</a>.</>}</Empty>;
 }
 
 function Timeline({ about }: { about: About }) {
@@ -57,6 +61,8 @@ function Timeline({ about }: { about: About }) {
     timeline.changed = () => {
       clearTimeout(late);
       late = window.setTimeout(() => {
+        catchUp();
+        if (screen.value !== "timeline") return;
         const { begin, end } = timeline.view;
         const whole = begin <= 0 && end >= now.current.about.end;
         written.current = { begin: whole ? "" : String(Math.round(begin)), end: whole ? "" : String(Math.round(end)) };
@@ -96,7 +102,7 @@ function Timeline({ about }: { about: About }) {
       setArea(null);
       setOp(found);
       setKernel(launched);
-      if (centre) timeline.centre(call);
+      if (centre || !timeline.isInView(call)) timeline.centre(call);
       timeline.redraw();
       for await (const other of partners(timeline, found, launched)) {
         if (mine !== turn) return;
@@ -121,7 +127,7 @@ function Timeline({ about }: { about: About }) {
     shown.neighbour = (by) => (moved = moved.then(() => step(by), () => step(by)));
     const step = async (by: -1 | 1) => {
       const from = timeline.selected;
-      if (!from) return;
+      if (!from) return selectFirst();
       const next = await ask<{ process: number; id: number; kernel: boolean } | null>("neighbour", { lane: from.lane, begin: Math.round(from.begin), by, ...(about.hidden ? { hide: about.hidden } : {}) });
       if (next) await select(next.process, next.id, true, next.kernel);
     };
@@ -132,8 +138,13 @@ function Timeline({ about }: { about: About }) {
       const process = "process" in target ? (target as { process: number }).process : op.process;
       void select(process, target.id, true, target === op.kernels[0]);
     };
+    const selectFirst = async () => {
+      const first = timeline.first();
+      if (first) await select(first.process, first.id, false, first.kernel);
+    };
     shown.family = (outwards) => {
       const { op } = now.current;
+      if (!timeline.selected) void selectFirst();
       const target = outwards ? op?.parent : op?.children[0]?.id;
       if (op && target != null) void select(op.process, target, true);
     };
@@ -142,6 +153,11 @@ function Timeline({ about }: { about: About }) {
       const [begin, end] = area ? [area.begin, area.end] : op ? [op.begin, op.begin + op.dur_ns] : [timeline.view.begin, timeline.view.end];
       const marks = readMarks(query.value.marks);
       change({ marks: writeMarks([...marks, { begin: Math.max(0, Math.round(begin)), end: Math.round(end), name: op?.name ?? `mark ${marks.length + 1}` }]) }, false);
+    };
+    shown.focus = () => {
+      const { area } = now.current;
+      if (timeline.selected) timeline.focus(timeline.selected);
+      else if (area) timeline.show(area.begin, area.end);
     };
     shown.makeRange = () => {
       const { area, op } = now.current;
@@ -179,10 +195,14 @@ function Timeline({ about }: { about: About }) {
   useEffect(() => { void mark(query.value.q ?? ""); }, [query.value.q]);
   return (
     <div class="timeline">
-      <div class="families">{!file && <Kinds about={about} />}{families(about).map((name) => <span key={name}><Colored class="swatch" color={name} />{name}</span>)}</div>
+      <div class="families">
+        {!file && <Kinds about={about} />}
+        <div class="names">{families(about).map((name) => <span key={name}><Colored class="swatch" color={name} />{name}</span>)}</div>
+        {query.value.begin && <button class="plain" data-testid="whole-run" onClick={() => shown.timeline?.show(0, Number.MAX_SAFE_INTEGER)}>whole run <span class="key">0</span></button>}
+      </div>
       <canvas ref={canvas} data-testid="timeline-canvas" tabIndex={0} aria-label="timeline: arrows move among calls, ? shows all keys" />
       <div class="details" data-testid="details" aria-live="polite">
-        {problem ? <p class="error">{problem}</p> : op ? <Details op={op} /> : kernel ? <KernelDetails kernel={kernel} /> : area ? <AreaTable area={area} /> : <Hint about={about} />}
+        {problem ? <p class="error">{problem}</p> : op ? <Details op={op} recorded={about.summary.recorded} /> : kernel ? <KernelDetails kernel={kernel} /> : area ? <AreaTable area={area} /> : <Hint about={about} />}
       </div>
     </div>
   );
@@ -209,7 +229,7 @@ function Kinds({ about }: { about: About }) {
     if (!hidden.delete(kind)) hidden.add(kind);
     change({ hide: [...hidden].sort().join(",") }, false);
   };
-  return <span class="kinds">{kinds.map((kind) => <button key={kind} class="plain" aria-pressed={!hidden.has(kind)} title={hidden.has(kind) ? `show ${kind}` : `hide ${kind}`} onClick={() => toggle(kind)}>{kind}</button>)}</span>;
+  return <span class="kinds"><span class="soft">show</span>{kinds.map((kind) => <button key={kind} class="plain" aria-pressed={!hidden.has(kind)} title={hidden.has(kind) ? `show ${kind}` : `hide ${kind}`} onClick={() => toggle(kind)}>{kind}</button>)}</span>;
 }
 
 /** Where the selected call's arrows lead: its backward or forward calls, its kernels, the other ends of flows. */
@@ -275,7 +295,7 @@ function listen(timeline: TimelineCanvas, clicked: (spot: Spot | null) => void, 
     else if (event.shiftKey) timeline.pan(event.deltaY || event.deltaX);
     else { timeline.scroll(event.deltaY); if (event.deltaX) timeline.pan(event.deltaX); }
   };
-  const twice = (event: MouseEvent) => { const call = timeline.at(event.offsetX, event.offsetY); if (call) timeline.centre(call, true); };
+  const twice = (event: MouseEvent) => { const call = timeline.at(event.offsetX, event.offsetY); if (call) timeline.focus(call); };
   const parts: [string, EventListener][] = [["pointerdown", down as EventListener], ["pointermove", move as EventListener], ["pointerup", up as EventListener], ["dblclick", twice as EventListener]];
   for (const [name, handler] of parts) canvas.addEventListener(name, handler);
   canvas.addEventListener("wheel", wheel, { passive: false });
@@ -289,18 +309,19 @@ function listen(timeline: TimelineCanvas, clicked: (spot: Spot | null) => void, 
 export const pointer = { x: 400 };
 
 function Hint({ about }: { about: About }) {
-  const { lost_events, incomplete_processes } = about.summary;
   return (
     <div class="soft">
       <MarkList />
       <p>Click a call for its details; drag to add up an area. <span class="key">W</span> <span class="key">S</span> zoom, <span class="key">A</span> <span class="key">D</span> pan, <span class="key">0</span> the whole run, <span class="key">?</span> all keys.</p>
-      {incomplete_processes.length > 0 && <p>{incomplete_processes.join(", ")} did not close the recording: the last moments may be missing.</p>}
-      {lost_events > 0 && <p>{units.count(lost_events)} events could not be kept: counts and times are too low.</p>}
+      <Losses about={about} />
     </div>
   );
 }
 
-function Details({ op }: { op: Op }) {
+/** What a call has not, or what was not recorded of any. */
+const without = (part: boolean, flag: string): string => (part ? "–" : `record with ${flag}`);
+
+function Details({ op, recorded }: { op: Op; recorded: Record<string, boolean> }) {
   const [like, count] = useState<Like | null>(null);
   useEffect(() => {
     let current = true;
@@ -311,23 +332,23 @@ function Details({ op }: { op: Op }) {
   const own = op.frames.filter((frame) => !/site-packages|lib\/python3|^</.test(frame.file));
   return (
     <>
-      <h2><span data-testid="details-name">{op.name}</span><small>{op.kind} · id {op.id}{op.step === null ? "" : ` · step ${op.step}`}{op.note && ` · ${op.note}`}</small></h2>
+      <h2><span data-testid="details-name" title={op.name}>{op.kind === "module" ? label(op.name, op.kind) : op.name}</span><small>{op.kind}{op.kind === "module" && op.module_path && ` ${lastOf(op.module_path)}`} · id {op.id}{op.step === null ? "" : ` · step ${op.step}`}{op.open && " · still open when the recording ended"}{op.note && ` · ${op.note}`}</small></h2>
       <dl class="pairs">
         <dt>began</dt><dd>{units.time(op.begin)}</dd><dt>module</dt><dd>{op.module_path ? <a href={href("modules", { q: op.module_path })}>{op.module_path}</a> : "–"}</dd>
         <dt>took</dt><dd><b data-testid="details-dur" data-ns={op.dur_ns}>{units.time(op.dur_ns)}</b>, itself {units.time(op.self_ns)}</dd><dt>class</dt><dd>{op.module_class ?? "–"}</dd>
-        <dt>like this</dt><dd>{like ? `${units.count(like.calls)} calls of these shapes${like.part ? " in this file" : ""}: median ${units.time(like.median_ns)}` : "counting …"}</dd><dt>inputs</dt><dd title={op.dims ?? ""}>{op.dims ?? "record with --shapes"}</dd>
+        <dt>like this</dt><dd>{like ? `${units.count(like.calls)} calls of these shapes${like.part ? " in this file" : ""}: median ${units.time(like.median_ns)}` : "counting …"}</dd><dt>inputs</dt><dd title={op.dims ?? ""}>{op.dims ?? without(recorded.shapes, "--shapes")}</dd>
         <dt>FLOPs</dt><dd>{op.flops ? `${units.flops(op.flops)}, ${units.flops((op.flops / op.self_ns) * 1e9)}FLOP/s` : "–"}</dd>
         <dt>{op.fwd !== null ? "forward" : "backward"}</dt>
-        <dd>{op.fwd !== null ? <Jump process={op.process} id={op.fwd} name={op.fwd_name ?? ""} /> : op.backward.length ? <Jump process={op.process} id={op.backward[0].id} name={`${label(op.backward[0].name, "op")}, ${units.time(op.backward[0].dur_ns)}`} /> : "–"}</dd>
+        <dd>{op.fwd !== null ? <Jump process={op.process} id={op.fwd} name={labelOf(op.fwd_name ?? "")} /> : op.backward.length ? <Jump process={op.process} id={op.backward[0].id} name={`${label(op.backward[0].name, "op")}, ${units.time(op.backward[0].dur_ns)}`} /> : "–"}</dd>
         {op.kernels.length > 0 && <><dt>kernels</dt><dd>{op.kernels.slice(0, 3).map((each) => <span key={each.id}><Jump process={op.process} id={each.id} name={each.name} kernel /> {units.time(each.dur_ns)} </span>)}</dd></>}
         {op.flows.length > 0 && <><dt>flows</dt><dd>{op.flows.slice(0, 3).map((each) => <span key={each.begin}><Jump process={each.process} id={each.id} name={`${each.end === "in" ? "to" : "from"} process ${each.process}`} /> </span>)}</dd></>}
         {op.counters.length > 0 && <><dt>counters</dt><dd>{op.counters.map((each) => `${each.name} ${units.count(each.value)}`).join(", ")}</dd></>}
-        <dt>memory</dt><dd>{op.alloc_bytes === null ? "record with --memory" : `${units.bytes(op.alloc_bytes)} kept`}</dd><dt>thread</dt><dd>{op.thread_name ?? op.thread}</dd>
-        <dt>within</dt><dd>{op.parent === null ? "–" : <Jump process={op.process} id={op.parent} name={label(op.parent_name ?? "", "op")} />}</dd><dt>calls</dt><dd>{op.children.length ? op.children.slice(0, 3).map((each) => <span key={each.id}><Jump process={op.process} id={each.id} name={label(each.name, "op")} /> </span>) : "–"}</dd>
+        <dt>memory</dt><dd>{op.alloc_bytes === null ? without(recorded.memory, "--memory") : `${units.bytes(op.alloc_bytes)} kept`}</dd><dt>thread</dt><dd>{op.thread_name ?? op.thread}</dd>
+        <dt>within</dt><dd>{op.parent === null ? "–" : <Jump process={op.process} id={op.parent} name={labelOf(op.parent_name ?? "")} />}</dd><dt>calls</dt><dd>{op.children.length ? op.children.slice(0, 3).map((each) => <span key={each.id}><Jump process={op.process} id={each.id} name={labelOf(each.name)} /> </span>) : "–"}</dd>
         <div class="frames">
           {own.slice(0, 6).map((frame, at) => <div key={at}><a href={href("source", { file: frame.file, line: String(frame.line) })}>{units.tail(frame.file, 1)}:{frame.line}</a>  {frame.function}</div>)}
           {op.frames.length > own.length && <div class="soft">and {op.frames.length - own.length} frames of torch and libraries</div>}
-          {op.frames.length === 0 && <div class="soft">record with --stacks for the source</div>}
+          {op.frames.length === 0 && <div class="soft">{recorded.stacks ? "no lines were recorded of this call" : "record with --stacks for the source"}</div>}
         </div>
       </dl>
     </>

@@ -1,27 +1,20 @@
 /** The timeline on one canvas. Nothing is drawn per call: at most one mark per lane and pixel, one redraw per frame. */
 import type { About } from "../api.ts";
 import { DrawnCanvas } from "../drawn_canvas.ts";
-import { blend, colors, family, label as plain } from "../families.ts";
-import * as units from "../units.ts";
+import { blend, boxLabel, colors, family, withoutSpace } from "../families.ts";
+import { AXIS, COUNTER, type Counters, drawAxis, drawCounters, drawMarks, drawMemory, drawSteps, LEFT, MARKS, MEMORY, type Sheet, STEPS } from "./head.ts";
 import type { Mark } from "./marks.ts";
 import { GROUP, type Tile, Tiles } from "./tiles.ts";
 import { HEAD, ROW, type Track, tracks } from "./tracks.ts";
 
-const LEFT = 152;
-const AXIS = 28;
-const STEPS = 18;
-const MEMORY = 64;
-const MARKS = 16;
-const COUNTER = 34;
 const SHADES = 8;
 const LEAST_NS = 1_000;
 
 export type Call = { process: number; id: number; name: string; begin: number; end: number; lane: number; kernel: boolean };
 /** What is at a point: a call, a step, a mark, a track's title. */
 export type Spot = { call: Call } | { area: { begin: number; end: number } } | { track: Track };
-export type Counters = { begin: number; end: number; counters: { name: string; rates: number[] }[] };
 
-export class TimelineCanvas extends DrawnCanvas {
+export class TimelineCanvas extends DrawnCanvas implements Sheet {
   readonly view = { begin: 0, end: 1, scroll: 0 };
   selected: Call | null = null;
   linked: Call[] = [];
@@ -34,16 +27,21 @@ export class TimelineCanvas extends DrawnCanvas {
   private tracks: Track[] = [];
   private laneTop: number[] = [];
   private names: string[] = [];
+  /** What a name is shortened to before it is cut. */
+  private short: string[] = [];
   private readonly shortened = new Map<string, string>();
-  private palette = colors();
+  palette = colors();
   private shades: string[][] = [];
   private widths: number[] = [];
+  private shortWidths: number[] = [];
 
-  constructor(canvas: HTMLCanvasElement, private about: About, hide: string, private folded: ReadonlySet<string>) {
+  constructor(canvas: HTMLCanvasElement, public about: About, hide: string, private folded: ReadonlySet<string>) {
     super(canvas);
     this.tiles = new Tiles(about.tile, about.end, hide, () => this.redraw());
     this.layOut();
     this.view.end = about.end;
+    this.takeSize();
+    this.measure();
     this.recolor();
   }
 
@@ -51,7 +49,8 @@ export class TimelineCanvas extends DrawnCanvas {
     this.tracks = tracks(this.about, this.folded);
     this.laneTop = [];
     for (const track of this.tracks) for (const { lane, top } of track.lanes) this.laneTop[lane] = top;
-    this.names = this.about.labels.map(([name, kind]) => plain(name, kind));
+    this.names = this.about.labels.map((label) => boxLabel(...label));
+    this.short = this.names.map(withoutSpace);
   }
   fold(folded: ReadonlySet<string>): void {
     this.folded = folded;
@@ -70,13 +69,13 @@ export class TimelineCanvas extends DrawnCanvas {
   private get hasMemory(): boolean {
     return this.about.summary.peak_memory.length > 0;
   }
-  private get stepsTop(): number {
+  get stepsTop(): number {
     return AXIS + (this.marks.length || this.about.marks.length ? MARKS : 0);
   }
-  private get memoryTop(): number {
+  get memoryTop(): number {
     return this.stepsTop + STEPS;
   }
-  private get countersTop(): number {
+  get countersTop(): number {
     return this.memoryTop + (this.hasMemory ? MEMORY : 0);
   }
   private get top(): number {
@@ -91,7 +90,7 @@ export class TimelineCanvas extends DrawnCanvas {
     });
     return found;
   }
-  private get nsPerPixel(): number {
+  get nsPerPixel(): number {
     return (this.view.end - this.view.begin) / Math.max(1, this.width - LEFT);
   }
   private get contentHeight(): number {
@@ -112,12 +111,15 @@ export class TimelineCanvas extends DrawnCanvas {
   }
 
   resize(): void {
+    if (this.hasItsSize) return;
     this.takeSize();
     this.measure();
     this.redraw();
   }
   private measure(): void {
-    this.widths = this.names.map((name) => this.pen.measureText(name).width);
+    const wide = (name: string) => this.pen.measureText(name).width;
+    this.widths = this.names.map(wide);
+    this.shortWidths = this.short.map((name, at) => (name === this.names[at] ? this.widths[at] : wide(name)));
   }
 
 
@@ -153,6 +155,40 @@ export class TimelineCanvas extends DrawnCanvas {
     if (y < 0 || y > this.height - this.top - ROW) this.scroll(y - (this.height - this.top) / 2);
   }
 
+  private centred = "";
+  /** Centre a call; if it is the one that was centred last, fit it. */
+  focus(call: Call): void {
+    const key = `${call.process}:${call.kernel}:${call.id}`;
+    const again = this.centred === key;
+    this.centre(call, again);
+    this.centred = again ? "" : key;
+  }
+  isInView(call: Call): boolean {
+    return call.end >= this.view.begin && call.begin <= this.view.end;
+  }
+  /** The call that arrows begin with: the first in view, of the first lane that has one there. */
+  first(): Call | null {
+    const lanes = this.tracks.flatMap((track) => track.lanes);
+    for (const { lane } of lanes) for (const [tile] of this.covering([Math.floor(lane / GROUP)])) {
+      const span = tile.spans.get(lane);
+      for (let i = span?.from ?? 0; i < (span?.to ?? 0); i++) {
+        const call = this.call(tile, i, lane);
+        if (this.isInView(call)) return call;
+      }
+    }
+    return null;
+  }
+
+  /** A call that has a mark of its own in the tiles that are drawn; null if it has none, or is out of view. */
+  drawn(process: number, id: number): Call | null {
+    for (const [tile] of this.covering(this.groups)) for (const span of tile.spans.values()) {
+      const [of, thread] = this.about.lanes[span.lane];
+      if (of !== process || thread < 0) continue;
+      for (let i = span.from; i < span.to; i++) if (tile.id[i] === id) return this.call(tile, i, span.lane);
+    }
+    return null;
+  }
+
   /** What is at a point of the canvas. */
   spot(x: number, y: number): Spot | null {
     if (y >= this.top && x < LEFT) {
@@ -166,14 +202,11 @@ export class TimelineCanvas extends DrawnCanvas {
       return mark ? { area: mark } : null;
     }
     if (y >= this.stepsTop && y < this.memoryTop) {
-      const step = this.ownSteps.find(({ begin, end }) => time >= begin && time < end);
-      return step ? { area: step } : null;
+      const step = this.about.steps.find(([, begin, end]) => time >= begin && time < end);
+      return step ? { area: { begin: step[1], end: step[2] } } : null;
     }
     const call = this.at(x, y);
     return call ? { call } : null;
-  }
-  private get ownSteps() {
-    return this.about.steps.filter((step) => step.process === this.about.steps[0].process);
   }
 
   /** The call at a point of the canvas. */
@@ -228,12 +261,12 @@ export class TimelineCanvas extends DrawnCanvas {
     const { pen, palette } = this;
     pen.fillStyle = palette.ground;
     pen.fillRect(0, 0, this.width, this.height);
-    this.drawAxis();
-    this.drawMarks();
-    this.drawSteps();
+    drawAxis(this);
+    drawMarks(this);
+    drawSteps(this);
     const visible = [...this.covering(this.groups)];
-    if (this.hasMemory) this.drawMemory(visible.filter(([, , , group]) => group === 0));
-    this.drawCounters();
+    if (this.hasMemory) drawMemory(this, visible.filter(([, , , group]) => group === 0));
+    drawCounters(this);
     pen.save();
     pen.beginPath();
     pen.rect(0, this.top, this.width, this.height - this.top);
@@ -263,121 +296,6 @@ export class TimelineCanvas extends DrawnCanvas {
     }
   }
 
-  private drawAxis(): void {
-    const { pen, palette } = this;
-    pen.fillStyle = palette.panel;
-    pen.fillRect(0, 0, this.width, AXIS);
-    const rough = this.nsPerPixel * 130;
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const every = [1, 2, 5, 10].map((many) => many * power).find((many) => many >= rough)!;
-    for (let time = Math.ceil(this.view.begin / every) * every; time < this.view.end; time += every) {
-      const x = Math.round(this.x(time));
-      pen.fillStyle = palette.line;
-      pen.fillRect(x, AXIS - 6, 1, this.height);
-      pen.fillStyle = palette.soft;
-      pen.fillText(units.time(time), x + 4, 18);
-    }
-  }
-
-  private drawSteps(): void {
-    const { pen, palette } = this;
-    pen.fillStyle = palette.panel;
-    pen.fillRect(0, this.stepsTop, this.width, STEPS);
-    for (const step of this.about.steps) {
-      if (step.end < this.view.begin || step.begin > this.view.end || step.process !== this.about.steps[0].process) continue;
-      const [a, b] = [Math.max(LEFT, this.x(step.begin)), Math.min(this.width, this.x(step.end))];
-      if (b <= a) continue;
-      pen.fillStyle = step.step % 2 ? palette.ground : palette.line;
-      pen.fillRect(a, this.stepsTop, b - a, STEPS - 1);
-      if (b - a > 44) {
-        pen.fillStyle = palette.ink;
-        pen.fillText(`step ${step.step}`, a + 5, this.stepsTop + 12);
-      }
-    }
-  }
-
-  /** Moments that the program marked, and areas that were kept here. */
-  private drawMarks(): void {
-    if (this.stepsTop === AXIS) return;
-    const { pen, palette } = this;
-    pen.fillStyle = palette.panel;
-    pen.fillRect(0, AXIS, this.width, MARKS);
-    pen.fillStyle = palette.soft;
-    pen.fillText("marks", 12, AXIS + 12);
-    for (const { begin, end, name } of this.marks) {
-      const [a, b] = [Math.max(LEFT, this.x(begin)), Math.min(this.width, this.x(end))];
-      if (b < LEFT || a > this.width) continue;
-      pen.fillStyle = palette.range;
-      pen.fillRect(a, AXIS + 1, Math.max(b - a, 2), MARKS - 3);
-      pen.fillStyle = this.textColor;
-      if (b - a > 28) pen.fillText(this.fitted(name, b - a - 8), a + 4, AXIS + 11);
-    }
-    let free = LEFT;
-    for (const { time, name } of this.about.marks) {
-      const x = this.x(time);
-      if (x < LEFT || x > this.width) continue;
-      pen.fillStyle = palette.range;
-      pen.beginPath();
-      pen.moveTo(x, AXIS + 2);
-      pen.lineTo(x + 7, AXIS + 6);
-      pen.lineTo(x, AXIS + 10);
-      pen.fill();
-      pen.fillRect(x, AXIS + 2, 1, this.height);
-      if (x >= free) {
-        pen.fillStyle = palette.ink;
-        pen.fillText(this.fitted(name, 120), x + 10, AXIS + 11);
-        free = x + 20 + Math.min(120, pen.measureText(name).width);
-      }
-    }
-  }
-
-  private drawCounters(): void {
-    const { pen, palette } = this;
-    this.about.counters.forEach((name, number) => {
-      const top = this.countersTop + number * COUNTER;
-      pen.fillStyle = palette.panel;
-      pen.fillRect(0, top, LEFT - 1, COUNTER);
-      pen.fillStyle = palette.ink;
-      pen.fillText(this.fitted(name, LEFT - 20), 12, top + 14);
-      const rates = this.counters?.counters.find((each) => each.name === name)?.rates;
-      if (!rates || !this.counters) return;
-      const most = Math.max(...rates, 1);
-      pen.fillStyle = palette.soft;
-      pen.fillText(`to ${units.flops(most)}/s`, 12, top + 28);
-      pen.fillStyle = palette.module;
-      const wide = (this.counters.end - this.counters.begin) / rates.length;
-      rates.forEach((rate, at) => {
-        const x = this.x(this.counters!.begin + at * wide);
-        const high = (rate / most) * (COUNTER - 6);
-        if (x > LEFT && x < this.width) pen.fillRect(x, top + COUNTER - high, Math.max(1, wide / this.nsPerPixel), high);
-      });
-    });
-  }
-
-  private drawMemory(visible: [Tile, number, number, number][]): void {
-    const { pen, palette } = this;
-    const peak = this.about.summary.peak_memory[0].bytes || 1;
-    const floor = this.memoryTop + MEMORY;
-    pen.fillStyle = palette.memory;
-    for (const [tile, from, to] of visible) {
-      const first = Math.floor((from - tile.begin) / tile.step);
-      const last = Math.min(Math.ceil((to - tile.begin) / tile.step), tile.high.length);
-      for (let i = Math.max(first, 0); i < last; i++) {
-        const x = this.x(tile.begin + i * tile.step);
-        const wide = Math.max(1, tile.step / this.nsPerPixel);
-        if (x + wide < LEFT || x > this.width) continue;
-        const high = (tile.high[i] / peak) * (MEMORY - 12);
-        pen.fillRect(Math.max(x, LEFT), floor - high, wide, high);
-      }
-    }
-    pen.fillStyle = palette.panel;
-    pen.fillRect(0, this.memoryTop, LEFT - 1, MEMORY);
-    pen.fillStyle = palette.ink;
-    pen.fillText("memory", 12, this.memoryTop + 16);
-    pen.fillStyle = palette.soft;
-    pen.fillText(`peak ${units.bytes(peak)}`, 12, this.memoryTop + 32);
-  }
-
   private drawLane(tile: Tile, first: number, last: number, y: number, from: number, to: number): void {
     const { pen } = this;
     const scale = tile.step / this.nsPerPixel;
@@ -391,6 +309,9 @@ export class TimelineCanvas extends DrawnCanvas {
       let a = offset + tile.x[i] * scale;
       let b = a + tile.w[i] * scale;
       if (b < left || a > right) continue;
+      // A call that goes on in the tile beside this one is one box, with one name.
+      const goesOn = b > right && right < this.width;
+      const named = a < left && left > LEFT && left - Math.max(a, LEFT) > 28;
       a = Math.max(a, left);
       b = Math.min(b, right);
       const wide = b - a >= 2;
@@ -401,9 +322,9 @@ export class TimelineCanvas extends DrawnCanvas {
       const shade = faded && !this.matches.has(this.about.labels[name]?.[0] ?? "") ? 0 : tile.w[i] >= 1 || tile.calls[i] === 1 ? SHADES - 1 : tile.cover[i] >> 5;
       const color = this.shades[name]?.[shade] ?? this.palette.elementwise;
       if (color !== fill) pen.fillStyle = fill = color;
-      pen.fillRect(begin, y, end - begin - (end - begin > 3 ? 1 : 0), ROW - 1);
+      pen.fillRect(begin, y, end - begin - (end - begin > 3 && !goesOn ? 1 : 0), ROW - 1);
       done = end;
-      if (b - a > 28) {
+      if (b - a > 28 && !named) {
         this.write(name, a + 4, b - a - 6, y);
         fill = "";
       }
@@ -411,15 +332,16 @@ export class TimelineCanvas extends DrawnCanvas {
   }
 
   private write(name: number, x: number, room: number, y: number): void {
-    const text = this.names[name] ?? "";
-    const fits = Math.floor((room / (this.widths[name] || 1)) * text.length);
+    const fitsWhole = this.widths[name] <= room;
+    const text = (fitsWhole ? this.names : this.short)[name] ?? "";
+    const fits = fitsWhole ? text.length : Math.floor((room / (this.shortWidths[name] || 1)) * text.length);
     this.pen.fillStyle = this.textColor;
     if (fits >= text.length) this.pen.fillText(text, x, y + 12);
-    else if (fits > 3) this.pen.fillText(`${text.slice(0, fits - 1)}…`, x, y + 12);
+    else if (fits > 2) this.pen.fillText(`${text.slice(0, fits - 1)}…`, x, y + 12);
   }
 
   /** Of text in a call. */
-  private get textColor(): string {
+  get textColor(): string {
     return document.documentElement.dataset.theme === "dark" ? "#0d1016" : "#ffffff";
   }
 
@@ -447,7 +369,7 @@ export class TimelineCanvas extends DrawnCanvas {
     }
   }
 
-  private fitted(text: string, room: number): string {
+  fitted(text: string, room: number): string {
     const key = `${Math.round(room)} ${text}`;
     let found = this.shortened.get(key);
     if (found === undefined) {

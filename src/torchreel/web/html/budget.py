@@ -16,7 +16,7 @@ import numpy as np
 from torchreel.analyze import phases, typical_step
 from torchreel.web.html.calls import Calls
 from torchreel.web.html.planes import Planes, compressed, zigzag
-from torchreel.web.tiles import Curve
+from torchreel.web.memory_curve import Curve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,16 +16,24 @@ def call(viewed: ViewedReel, process: int, number: int) -> Any:
     """One call with all that is known of it."""
     # Files are sorted by time: who says when a call began reads a part of them.
     start = _start_of(viewed, process, number)
+    # A call is differentiated in its step or in the next one, and calls others before it ends.
+    until = viewed.next_step_ends(process, start) or _FOR_EVER
     with viewed.asking() as connection:
-        (found,) = rows_of(connection.execute(_OP, [process, number, start]))
+        family = rows_of(connection.execute(_FAMILY, [process, number, start, until]))
+        by_role = {role: [row for row in family if row["role"] == role] for role in ("self", "child", "backward")}
+        (found,) = by_role["self"]
+        found["children"] = [{name: row[name] for name in _OF_CHILD} for row in by_role["child"]]
+        found["backward"] = [{name: row[name] for name in _OF_BACKWARD} for row in by_role["backward"]]
+        del found["role"]
+        shapes = rows_of(connection.execute(_INPUTS, [process, found["inputs"]])) if found["inputs"] is not None else []
+        found.update(shapes[0] if shapes else dict.fromkeys(("dims", "dtypes", "scalars")))
+        module = viewed.modules_by_id.get((process, found["module"]), {})
+        found.update(module_path=module.get("path"), module_class=module.get("class"))
+        found["thread_name"] = viewed.threads_by_id.get((process, found["thread"]), {}).get("name")
         found["frames"] = rows_of(connection.execute(_FRAMES, [process, found["stack"]]))
-        # A call is differentiated in its step or in the next one.
-        until = connection.execute(_NEXT_STEP_ENDS, [process, found["step"]]).fetchall()[0][0]
-        found["backward"] = rows_of(connection.execute(_BACKWARD, [process, number, start, until or _FOR_EVER]))
-        found["children"] = rows_of(connection.execute(_CHILDREN, [process, number, start, start + found["dur_ns"]]))
-        found["kernels"] = rows_of(connection.execute(_LAUNCHED, [viewed.origin, process, number]))
-        found["flows"] = rows_of(connection.execute(_FLOWS, [viewed.origin, process, number]))
-        found["counters"] = rows_of(connection.execute(_COUNTERS, [process, number]))
+        for table, question in (("kernels", _LAUNCHED), ("flows", _FLOWS), ("counters", _COUNTERS)):
+            known = [process, number] if table == "counters" else [viewed.origin, process, number]
+            found[table] = rows_of(connection.execute(question, known)) if viewed.has_rows(table) else []
     for link in ("parent", "fwd"):
         found[f"{link}_name"] = _name_of(viewed, process, found[link])
     found["begin"] = start - viewed.origin
@@ -92,13 +100,15 @@ def search(viewed: ViewedReel, query: Query) -> Any:
     return {**head, "rows": rows}
 
 
-_OP = """
-    SELECT o.*, i.dims, i.dtypes, i.scalars, m.path AS module_path, m.class AS module_class, t.name AS thread_name
-    FROM ops AS o
-    LEFT JOIN inputs AS i ON i.process = o.process AND i.id = o.inputs
-    LEFT JOIN modules AS m ON m.process = o.process AND m.id = o.module
-    LEFT JOIN threads AS t ON t.process = o.process AND t.id = o.thread
-    WHERE o.process = $1 AND o.id = $2 AND o.start_ns = $3"""
+# A call, those that it called, the longest first, and its backward calls: all in one pass over the file.
+_FAMILY = """
+    SELECT *, CASE WHEN id = $2 THEN 'self' WHEN parent = $2 THEN 'child' ELSE 'backward' END AS role FROM ops
+    WHERE process = $1 AND start_ns BETWEEN $3 AND $4 AND (id = $2 OR parent = $2 OR fwd = $2)
+    QUALIFY row_number() OVER (PARTITION BY role ORDER BY if(role = 'child', -dur_ns, id), id) <= 20
+    ORDER BY if(role = 'child', -dur_ns, id), id"""
+_INPUTS = "SELECT dims, dtypes, scalars FROM inputs WHERE process = $1 AND id = $2"
+_OF_CHILD = ("id", "name", "kind", "dur_ns", "self_ns")
+_OF_BACKWARD = ("id", "name", "dur_ns", "thread")
 _KEY = "SELECT name, inputs FROM ops WHERE process = $1 AND id = $2 AND start_ns = $3"
 _FRAMES = """
     SELECT f.id, f.file, f.line, f.function FROM (
@@ -108,13 +118,6 @@ _FRAMES = """
 _LIKE = """
     SELECT count(*) AS calls, median(dur_ns)::BIGINT AS median_ns FROM ops
     WHERE process = $1 AND name = $2 AND inputs IS NOT DISTINCT FROM $3"""
-_NEXT_STEP_ENDS = "SELECT max(end_ns) FROM steps WHERE process = $1 AND step <= $2 + 1"
-_BACKWARD = """
-    SELECT id, name, dur_ns, thread FROM ops
-    WHERE process = $1 AND fwd = $2 AND start_ns BETWEEN $3 AND $4 ORDER BY id LIMIT 10"""
-_CHILDREN = """
-    SELECT id, name, kind, dur_ns, self_ns FROM ops WHERE process = $1 AND parent = $2 AND start_ns BETWEEN $3 AND $4
-    ORDER BY dur_ns DESC, id LIMIT 20"""
 _LAUNCHED = """
     SELECT id, name, device, stream, start_ns - $1 AS begin, dur_ns FROM kernels WHERE process = $2 AND op = $3
     ORDER BY start_ns, id LIMIT 10"""

@@ -79,11 +79,12 @@ def _by_call(viewed: ViewedReel, query: Query, measure: int) -> tuple[Tree, Name
     within = viewed.range_if_given(query)
     costs = _costs(viewed, measure, within) if MEASURES[measure] in _COLUMNS else {}
     begin, end = (0, 1 << 62) if within is None else (time - viewed.origin for time in within)
-    tree = tree_of_calls(viewed.lanes, begin, end, measure, costs)
+    # Kernels run beside calls: their time is not a part of the calls' time.
+    lanes = [lane for lane in viewed.lanes if lane.thread >= 0]
     names = Names()
-    for name, kind in viewed.labels:
-        names.number(name, kind)
-    return tree, names
+    # Calls of one class of modules are one box, whichever they are calls of.
+    numbers = np.array([names.number(name, kind) for name, kind, _ in viewed.labels], np.int64)
+    return tree_of_calls(lanes, numbers, begin, end, measure, costs), names
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,17 @@ def _costs(viewed: ViewedReel, measure: int, within: Range | None) -> dict[int, 
 
 
 def tree_of_calls(
-    lanes: Sequence[Lane], begin: int, end: int, measure: int = 0, costs: dict[int, _Costs] | None = None
+    lanes: Sequence[Lane],
+    names: Ints,
+    begin: int,
+    end: int,
+    measure: int = 0,
+    costs: dict[int, _Costs] | None = None,
 ) -> Tree:
-    """The tree of calls that began in a range, by their labels. Times count from the reel's beginning."""
+    """The tree of calls that began in a range, by names: the number of each label's name is given.
+
+    Times count from the reel's beginning.
+    """
     paths = Paths()
     for thread in _by_thread(lanes):
         above: _Part | None = None
@@ -134,7 +143,7 @@ def tree_of_calls(
                 values[-1] = inside
                 if costs and lane.process in costs:
                     values[measure] = costs[lane.process].of(lane.ids[part.at]) * inside
-                part.nodes = paths.add(parents, lane.labels[part.at].astype(np.int64), values)
+                part.nodes = paths.add(parents, names[lane.labels[part.at]], values)
             above = part
     return paths.summed()
 
