@@ -15,7 +15,7 @@ WORKERS := -n 2 --dist worksteal
 PYTEST_OPTIONS ?=
 export MAX_JOBS ?= 2
 
-.PHONY: demo viewer quick test test-long bench lint tidy format clean
+.PHONY: demo viewer docs quick test test-long bench lint tidy format clean
 
 demo: $(STAMPS)/core $(if $(shell command -v npm),$(STAMPS)/viewer)
 	@rm -rf demo.reel
@@ -30,6 +30,14 @@ $(STAMPS)/viewer: $(STAMPS)/torch $(VIEWER) viewer/package.json
 	@mkdir -p src/torchreel/web/page
 	cd viewer && ./npm install --silent --no-fund --no-audit && ./npm run --silent build
 	@touch $@
+
+# The atlas of torchreel's own sources, with what the example cost.
+docs: $(STAMPS)/core
+	@rm -rf build/docs.reel
+	$(VENV)/bin/torchreel record --stacks --shapes --memory --flops -o build/docs.reel examples/train_transformer.py
+	$(VENV)/bin/torchreel atlas build/docs.reel -o build/atlas --source torchreel=src/torchreel --source native \
+		--source examples
+	$(VENV)/bin/torchreel atlas --check build/atlas
 
 test: $(STAMPS)/native $(STAMPS)/dev lint $(STAMPS)/viewer
 	$(LIMIT) 7200 $(PYTHON) -m pytest -m "not long" $(WORKERS) $(PYTEST_OPTIONS)

@@ -30,9 +30,11 @@ NAMES = (
     "graphs_share",
     "edge",
     "viewer",
+    "atlas",
 )
-# Only when named: they need valgrind, and snapshots that are not in the repository, or are about bytes alone.
-OPTIONAL = ("instructions", "prediction", "export_size")
+# Only when named: they need valgrind, other tools, snapshots and traces that are not in the repository, or are about
+# bytes alone.
+OPTIONAL = ("instructions", "prediction", "export_size", "import_traces")
 
 
 def ask(name: str, quick: bool) -> tuple[str, list[Result]]:

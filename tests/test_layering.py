@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "torchreel"
 
 # What each room may import of ours, besides itself, errors, the version, _collector and _units.
 ALLOWED = {
-    "": {"reel", "analyze", "record", "allocator", "memory", "tape", "graphs", "edge"},
+    "": {"reel", "analyze", "atlas", "record", "allocator", "memory", "tape", "graphs", "edge"},
     "_cpython": set(),
     "_torch": set(),
     "reel": {"_decode"},
@@ -27,8 +27,9 @@ ALLOWED = {
     "simulator": {"reel", "ingest", "_simulator"},
     "memory": {"reel", "ingest", "record", "_core", "_torch"},
     "export": {"reel", "analyze", "program"},
+    "atlas": {"reel", "analyze"},
     "web": {"reel", "analyze", "simulator", "export"},
-    "record": {"reel", "_core", "program", "tape", "_cpython", "_torch"},
+    "record": {"reel", "ingest", "_core", "program", "tape", "_cpython", "_torch"},
     "profiler": {"reel", "record", "analyze", "export", "_core", "_torch"},
     "edge": {"reel", "record", "export", "_core", "_lite", "_torch"},
     "program": set(),
@@ -49,6 +50,7 @@ ALLOWED = {
         "graphs",
         "edge",
         "web",
+        "atlas",
         "_core",
         "_decode",
     },
@@ -58,6 +60,7 @@ MAY_IMPORT_TORCH = {"_torch", "record", "memory", "profiler", "guards", "tape", 
 
 # Private torch and private CPython outside of `_torch` and `_cpython`. Another version means to look at these, too.
 PRIVATE_ELSEWHERE = {
+    "atlas/read/python/registrations.py": {"torch._custom_op"},  # a name that sources may have
     "cli/doctor.py": {"torch._C", "._nvtx"},  # asks for a part that a build may lack, and says so
     "cli/import_.py": {"torch.cuda.memory._record_memory_history"},  # a text for the user
     "cli/script.py": {"concurrent.futures.thread._shutdown", "concurrent.futures.thread._threads_queues"},
@@ -183,10 +186,12 @@ def test_public_names() -> None:
         "Tape",
         "__version__",
         "allocator",
+        "atlas",
         "averages",
         "current_edge_profiler",
         "current_recorder",
         "errors",
+        "gpu",
         "graphed",
         "graphs",
         "load",

@@ -12,7 +12,9 @@ def bytes_text(size: int, digits: int = 2) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """A number with its noun: 1 process, 2 processes, 1,234 ops."""
+    """A number with its noun: 1 process, 2 processes, 3 activities, 1,234 ops."""
     if count == 1:
         return f"1 {noun}"
-    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+    if noun.endswith("y"):
+        return f"{count:,} {noun[:-1]}ies"
+    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'ch')) else 's'}"

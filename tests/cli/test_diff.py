@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.analyze.gpu.traces import Trace
 from tests.cli.conftest import Outcome
 from tests.synthetic import Process, call, write_reel
 
@@ -79,3 +80,26 @@ def test_wrong_limits_and_reels_are_a_sentence(torchreel: Run, directory: Path) 
     assert outcome.err.startswith("Error: The limit 'time +5%' cannot be read: give one of self, wall, peak, ops")
     assert torchreel("diff", "a.reel", "missing.reel").code == 1
     assert torchreel("diff", "a.reel").code == 2
+
+
+def test_kernels_that_were_renamed_are_compared_by_what_they_do(torchreel: Run, directory: Path) -> None:
+    for name, kernel, end in (("a", "ampere_sgemm", 5_000), ("b", "nvjet_hsh", 3_000)):
+        trace = Trace()
+        trace.call("aten::mm", 0, 100)
+        trace.kernel(kernel, 1_000, end, trace.launch(10, 20))
+        trace.write(directory / f"{name}.reel")
+    outcome = torchreel("diff", "a.reel", "b.reel", "--by", "kernel")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "\nDevice time: 4.000us to 2.000us (-50.0%).\n" in outcome.out
+    assert outcome.out.splitlines()[-1].split() == (
+        ["aten::mm", "nvjet_hsh", "gemm", "4.000us", "2.000us", "-2.000us", "1", "1", "another", "kernel"]
+    )
+    found = json.loads(torchreel("diff", "a.reel", "b.reel", "--by", "kernel", "--format", "json").out)
+    assert (found["device_ns"]["change"], found["rows"][0]["match"], found["device_notes"]) == (-2000.0, "family", [])
+
+
+def test_reels_without_kernels_say_how_to_record_them(torchreel: Run, directory: Path) -> None:
+    reels(directory)
+    outcome = torchreel("diff", "a.reel", "b.reel", "--by", "kernel")
+    assert outcome.code == 0 and "There are no kernels in this reel: record with torch.profiler" in outcome.out
+    assert "Device time" not in outcome.out

@@ -79,7 +79,7 @@ def broken(directory: Path, how: str) -> str:
         return "x.reel/meta.json ends after 17 bytes, before it is complete: restore it from a copy."
     (path / "meta.json").write_text(json.dumps({"format": 999}))
     return (
-        "x.reel has format version 999 and this torchreel reads up to 6: "
+        "x.reel has format version 999 and this torchreel reads up to 7: "
         "upgrade with 'pip install --upgrade torchreel'."
     )
 

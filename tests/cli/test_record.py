@@ -342,3 +342,15 @@ def test_a_tape_of_no_step(torchreel: Torchreel, script: Path) -> None:
         "Error: A flight recorder has no place for a tape"
     )
     assert torchreel("record", "--tape").code == 2
+
+
+def test_gpu_without_one_is_a_sentence_and_the_script_does_not_run(torchreel: Torchreel, directory: Path) -> None:
+    script = directory / "train.py"
+    script.write_text("open('ran', 'w')")
+    outcome = torchreel("record", "--gpu", str(script))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        "Error: There is no GPU whose activity could be recorded: torch finds none here, or its Kineto cannot read it. "
+        "Record without gpu, or on a machine with one.\n"
+    )
+    assert list(directory.iterdir()) == [script]

@@ -24,8 +24,8 @@ Name       Self CPU %  Self CPU  CPU total %  CPU total  CPU time avg  # of Call
 aten::add      75.00%   3.000us       75.00%    3.000us       3.000us           1
 aten::mul      25.00%   1.000us       25.00%    1.000us       1.000us           1
 
-Next: torchreel export plain.reel --to perfetto  as a timeline, for ui.perfetto.dev
-      torchreel sql plain.reel                   the tables, for questions of your own
+Next: torchreel view plain.reel  timeline, flame graph, memory and source, in a browser
+      torchreel sql plain.reel   the tables, for questions of your own
 """
 
 FULL = """\
@@ -41,11 +41,11 @@ step                 7.21%   8.000us       49.55%   55.000us      55.000us     9
 aten::relu           6.31%   7.000us        6.31%    7.000us       7.000us     32 B          32 B           1
 AddmmBackward0       5.41%   6.000us       50.45%   56.000us      56.000us                                  1
 
-Next: torchreel report run.reel --by inputs    by the shapes of the arguments
-      torchreel report run.reel --by module    by nn.Module
-      torchreel report run.reel --by line      by the line of your source
-      torchreel export run.reel --to perfetto  as a timeline, for ui.perfetto.dev
-      torchreel sql run.reel                   the tables, for questions of your own
+Next: torchreel report run.reel --by inputs  by the shapes of the arguments
+      torchreel report run.reel --by module  by nn.Module
+      torchreel report run.reel --by line    by the line of your source
+      torchreel view run.reel                timeline, flame graph, memory and source, in a browser
+      torchreel sql run.reel                 the tables, for questions of your own
 """
 
 BY_MODULE = """\
@@ -227,6 +227,6 @@ def test_names_are_shortened_and_numbers_are_not(torchreel: Torchreel, directory
 
 def test_the_words_are_those_of_averages() -> None:
     """They stand twice, so that --help need not import what averages needs."""
-    assert set(report.BY) == set(GROUPS)
+    assert set(report.BY) == {*GROUPS, "kernel"}
     assert tuple(SORTS) == report.SORT
     assert report.KINDS == KINDS

@@ -89,3 +89,17 @@ def test_a_wrong_query_is_one_sentence(torchreel: Torchreel, reel: Path, query: 
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("Error: The query failed: ")
     assert len(outcome.err.splitlines()) == 1
+
+
+TOO_LARGE = {
+    "select 340282366920938463463374607431768211455::uhugeint u": "The column u is a UHUGEINT",
+    "select 'infinity'::timestamp t": "The column t has a value that cannot be shown (",
+}
+
+
+@pytest.mark.parametrize("query", TOO_LARGE)
+def test_what_cannot_be_shown_right_is_refused(torchreel: Torchreel, reel: Path, query: str) -> None:
+    outcome = torchreel("sql", "run.reel", query)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(f"Error: {TOO_LARGE[query]}")
+    assert outcome.err.endswith("cast it, as in x::VARCHAR.\n")

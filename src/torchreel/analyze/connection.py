@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from torchreel.errors import QueryError, first_line
 from torchreel.reel import TABLES, Reel
-from torchreel.reel.query import connect, unreadable
+from torchreel.reel.own_database import own_database
+from torchreel.reel.query import open_tables, unreadable
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,8 +28,8 @@ def opened(
     With a range, `ops` has only the calls that began in it.
     """
     tables = tuple(tables)
-    connection = connect(reel, tables)
-    try:
+    with own_database() as connection:
+        open_tables(connection, reel, tables)
         with reading(reel, tables):
             if within is not None:
                 connection.execute("ALTER VIEW ops RENAME TO all_ops")
@@ -37,8 +38,6 @@ def opened(
                     f"CREATE VIEW ops AS SELECT * FROM all_ops WHERE start_ns >= {begin:d} AND start_ns < {end:d}"
                 )
             yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager

@@ -69,7 +69,8 @@ def _with_step(args: list[str], position: int) -> list[str]:
 @click.option("--modules", is_flag=True, help="The nn.Module in which each op ran.")
 @click.option("--flops", is_flag=True, help="Floating point operations; implies --shapes.")
 @click.option("--python", is_flag=True, help="Calls of Python functions; costs the most.")
-@click.option("--all", "everything", is_flag=True, help="All of these but --python.")
+@click.option("--all", "everything", is_flag=True, help="All of these but --python; not --gpu.")
+@click.option("--gpu", is_flag=True, help="What GPUs do, and with --memory what they allocate.")
 @click.option("--counters", metavar="NAME,...", help="Hardware counters per op: cycles,instructions ...")
 @click.option("--tape", type=int, metavar="[STEP]", help="The tape of one step, counted from 0.  [1]")
 @click.option("--ring", metavar="SIZE", help="Keep only the last of it, in this much memory: 64MB.")
@@ -97,12 +98,16 @@ def command(output: Path | None, force: bool, module: str | None, script: tuple[
         freed CPU memory is kept for the next tensor, which makes many programs faster
     torchreel record --tape train.py
         the second step as a program, each of its ops joined with its times
+    torchreel record --gpu --memory train.py
+        kernels, copies and waits of GPUs, each with the op that launched it; their memory
     torchreel record --counters cycles,instructions train.py
         hardware counters of each op (see torchreel doctor)
     """
     refuse_standard_output(output)
     if module is None and not script:
         raise click.UsageError("Give a script to record, or -m and a module.")
+    if options["gpu"]:
+        _check_gpu()
     target = Script(module, script, is_module=True) if module is not None else Script(script[0], script[1:])
     target.prepare()
     from torchreel.reel.job import current_job
@@ -113,6 +118,23 @@ def command(output: Path | None, force: bool, module: str | None, script: tuple[
     elif output is not None and not force:
         _check_output_of_job(output, job)
     return _record(target, output, force, _options(options))
+
+
+class _RefusedError(click.ClickException):
+    """An option that cannot be given here: a sentence, without the help that a misspelt one gets."""
+
+    exit_code = 2
+
+
+def _check_gpu() -> None:
+    """Say that there is none, as of an option that cannot be given here, before anything is begun."""
+    from torchreel.errors import UnavailableError
+    from torchreel.record.device_activity import check_devices
+
+    try:
+        check_devices()
+    except UnavailableError as error:
+        raise _RefusedError(str(error)) from None
 
 
 def _check_output_of_job(output: Path, job: Job) -> None:
@@ -159,6 +181,7 @@ def _options(given: dict[str, Any]) -> RecordOptions:
     return RecordOptions(
         **parts,
         source=not given["no_source"],
+        gpu=given["gpu"],
         counters=counters,
         tape=given["tape"],
         ring=given["ring"],
@@ -223,7 +246,7 @@ def _close(recorder: Recorder, crashed: bool, began: float) -> None:
         except TorchreelError as error:  # the exit code is the script's all the same
             click.echo(f"torchreel: {error}", err=True)
     reel = recorder.stop() or dumped
-    if reel is None or ("job" in reel.meta and reel.meta["state"] != "closed"):
+    if reel is None or ("job" in reel.meta and not recorder.closed_job):
         return  # the last rank of a job speaks for all
     from torchreel.reel.reel import open_parquet
     from torchreel.reel.tables import OPS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import webbrowser
 
@@ -30,8 +31,10 @@ def command(reel: str, other: str | None, port: int | None, no_browser: bool, sk
     torchreel view run.reel --no-browser --port 8719
         prints the address, for another machine's browser
     """
+    _import()
     from torchreel.web.answers import Answers
     from torchreel.web.server import listen, serve
+    from torchreel.web.without_pandas import leave_out_pandas
 
     first = open_reel(reel, skip_damaged)
     second = open_reel(other, skip_damaged) if other is not None else None
@@ -40,4 +43,18 @@ def command(reel: str, other: str | None, port: int | None, no_browser: bool, sk
     sys.stdout.flush()
     if not no_browser:
         webbrowser.open(listener.url)
+    leave_out_pandas()
     serve(Answers(first, second), listener)
+
+
+def _import() -> None:
+    """Import what the server needs. All of it stays: to look for garbage in it meanwhile takes a tenth of the start."""
+    gc.disable()
+    try:
+        import duckdb  # noqa: F401
+        import uvicorn  # noqa: F401
+
+        import torchreel.web.answers  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()

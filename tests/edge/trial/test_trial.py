@@ -94,13 +94,13 @@ def try_damaged(suffix: str, folder: Path, seeds: range) -> None:
 
 @pytest.mark.parametrize("suffix", [*ARCHIVES, ".onnx", ".pte"])
 def test_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Path) -> None:
-    try_damaged(suffix, tmp_path, range(25))
+    try_damaged(suffix, tmp_path, range(15))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("suffix", [*ARCHIVES, ".onnx", ".pte"])
 def test_much_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Path) -> None:
-    try_damaged(suffix, tmp_path, range(25, 400))
+    try_damaged(suffix, tmp_path, range(15, 400))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_much_damage_is_a_sentence_or_does_not_matter(suffix: str, tmp_path: Pat
 )
 def test_damage_with_the_right_checksum_does_not_crash_us(suffix: str, wanted: str, tmp_path: Path) -> None:
     save(tmp_path / f"model{suffix}")
-    counts = in_child(try_all, tmp_path / f"model{suffix}", forged, range(12), wanted)
-    assert sum(counts.values()) == 12 and counts["sentence"] > 0
+    counts = in_child(try_all, tmp_path / f"model{suffix}", forged, range(6), wanted)
+    assert sum(counts.values()) == 6 and counts["sentence"] > 0
 
 
 @pytest.mark.long
@@ -118,7 +118,7 @@ def test_damage_with_the_right_checksum_does_not_crash_us(suffix: str, wanted: s
 )
 def test_much_damage_of_single_parts_does_not_crash_us(suffix: str, wanted: str, tmp_path: Path) -> None:
     save(tmp_path / f"model{suffix}")
-    in_child(try_all, tmp_path / f"model{suffix}", forged, range(12, 100), wanted)
+    in_child(try_all, tmp_path / f"model{suffix}", forged, range(6, 100), wanted)
 
 
 @pytest.mark.long
@@ -280,7 +280,7 @@ def test_how_a_process_can_end() -> None:
     assert trials._how(DiedError(3, "no")) == "a process of its own ended with exit code 3, saying: no"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_it_ends_with_the_process_that_started_it(number: int, tmp_path: Path) -> None:
     script = (
         "import sys, time, torchreel.edge\nfrom torchreel.edge.trial import trials\n"

@@ -276,7 +276,7 @@ def test_the_linear_layer_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("lm4_fwd_ctx100", ["--context", "100"]),
+        ("lm4_fwd_ctx100", ["--context", "100", "--steps", "2"]),
         ("lm4_train_ctx100", ["--context", "100", "--mode", "train"]),
     ],
 )
