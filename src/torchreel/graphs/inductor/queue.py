@@ -128,18 +128,28 @@ class LoweringQueue:
 
     def _answer(self, pending: Pending) -> Answer:
         try:
-            process = self._process
             if self._over:
                 raise OSError("the interpreter is about to end")
-            if process is None or process.poll() is not None:
-                self._stop()
-                process = self._process = _started()
-            assert process.stdin is not None and process.stdout is not None
-            send(process.stdin, pending.job)  # type: ignore[arg-type]
+            process = self._process_with(pending.job)
+            assert process.stdout is not None
             answer = receive(process.stdout, Answer)  # type: ignore[arg-type]
         except (OSError, ValueError) as error:
             return Answer("", [], [], f"The process that compiles cannot be used: {error}.")
-        return Answer("", [], [], _ENDED) if answer is None else answer
+        if answer is None:
+            self._stop()  # it may not be dead yet, and must not get the next job
+            return Answer("", [], [], _ENDED)
+        return answer
+
+    def _process_with(self, job: Job) -> subprocess.Popen[bytes]:
+        """The process, with the job sent to it. One that ended since its last answer is replaced."""
+        if (process := self._process) is not None:
+            with contextlib.suppress(BrokenPipeError):
+                send(process.stdin, job)  # type: ignore[arg-type]
+                return process
+        self._stop()
+        process = self._process = _started()
+        send(process.stdin, job)  # type: ignore[arg-type]
+        return process
 
     def end(self) -> None:
         """There will be no more answers."""
