@@ -309,7 +309,9 @@ def test_modules_and_python_beside_torch_compile(tmp_path: Path) -> None:
     assert torch.equal(first, second) and torch.equal(first, model(torch.ones(2, 4)))
     reel = torchreel.load(tmp_path / "a.reel")
     assert names(reel).count("aten::relu") >= 2
-    assert rows(reel, "select count(*) as n from ops where open") == [{"n": 0}]
+    # Other threads of the process, such as those of the test runner, may be within a call when the recording ends.
+    own = "thread in (select thread from ops where name = 'aten::relu')"
+    assert rows(reel, f"select name from ops where open and {own}") == []
 
 
 def test_counters_are_recorded_or_refused_with_a_reason(tmp_path: Path) -> None:
