@@ -10,7 +10,8 @@ PIP := $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 # A run that takes longer (in seconds) says where it stands, and ends: see tests/limits.py.
 LIMIT := PYTHONHASHSEED=0 timeout --signal=XCPU --kill-after=60
 # Scheduling by file would wait for ever for the files of a process that crashed.
-WORKERS := -n 2 --dist worksteal
+# More workers than two cores need: some wait for the processes and browsers that they started.
+WORKERS := -n 4 --dist worksteal
 # What .ci/run adds.
 PYTEST_OPTIONS ?=
 export MAX_JOBS ?= 2

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from tests.guards.lockstep import PATTERNS, SHORT, Maker, World, check
+from tests.sample import sampled
 from torchreel.guards import python_functions as known
 from torchreel.guards.python_functions.methods import _of_plain
 from torchreel.guards.python_functions.table import _kept
@@ -335,7 +336,7 @@ def cases_of_function(name: str) -> list[Maker]:
     return cases
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", sampled(FUNCTIONS, 2))
 def test_function(name: str) -> None:
     cases = cases_of_function(name)
     assert cases, f"{name} is known, and has no case here."
@@ -746,7 +747,7 @@ def cases_of_method(name: str) -> list[Maker]:
 _FAMILIES = {"plain": [name for name, one in METHODS.items() if known.METHODS[id(one)] is _of_plain]}
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in _FAMILIES["plain"]])
+@pytest.mark.parametrize("name", sampled([name for name in METHODS if name not in _FAMILIES["plain"]], 2))
 def test_method(name: str) -> None:
     cases = cases_of_method(name)
     assert cases, f"{name} is known, and has no case here."

@@ -11,6 +11,7 @@ import torch
 
 from tests.guards import programs_of_torch
 from tests.guards.lockstep import PATTERNS, World, check
+from tests.sample import sampled
 from torchreel.guards import tensors
 from torchreel.guards import torch_functions as known
 
@@ -88,7 +89,7 @@ _QUESTIONS = [(name, False) for name in tensors.QUESTIONS] + [(name, True) for n
 _HOLDERS = (_asked_of_argument, _asked_of_fresh, _asked_of_swapped, _asked_of_parameter)
 
 
-@pytest.mark.parametrize(("name", "called"), _QUESTIONS)
+@pytest.mark.parametrize(("name", "called"), sampled(_QUESTIONS, 3))
 def test_question_to_a_tensor(name: str, called: bool) -> None:
     for ask in _HOLDERS:
         if ask is _asked_of_argument and name in ("is_leaf", "grad_fn"):

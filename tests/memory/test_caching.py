@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import re
-import time
 from pathlib import Path
 from typing import Any
 

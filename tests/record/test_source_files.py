@@ -261,7 +261,7 @@ TOOL = "import sys\nimport torch\nimport beside\nbeside.run()\n"
 BESIDE = "import torch\ndef run():\n    torch.ones(2).exp()\n"
 
 
-@pytest.mark.parametrize("kept", ["texts", "hashes"])
+@pytest.mark.parametrize("kept", ["texts", pytest.param("hashes", marks=pytest.mark.long)])
 def test_each_process_keeps_the_text_of_its_own_program(tmp_path: Path, kept: str) -> None:
     """Forked, spawned, and started as a program of another directory."""
     files = {"one/train.py": PROGRAM, "one/helper.py": HELPER, "two/tool.py": TOOL, "two/beside.py": BESIDE}

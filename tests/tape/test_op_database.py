@@ -24,7 +24,7 @@ def failures(op: Any, chosen: Iterator[Way] | list[Way], most: int | None, folde
     return found
 
 
-@pytest.mark.parametrize("shard", range(_SHARDS))
+@pytest.mark.parametrize("shard", [0, *(pytest.param(shard, marks=pytest.mark.long) for shard in range(1, _SHARDS))])
 def test_ops_of_a_sample_replay_bit_by_bit(shard: int, tmp_path: Path) -> None:
     found = []
     for op in database()[::_EVERY][shard::_SHARDS]:

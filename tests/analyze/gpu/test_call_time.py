@@ -10,6 +10,7 @@ import pytest
 import torchreel
 from tests.analyze.gpu.by_hand import Rows, call, kernel, reel_of
 from tests.gpu_traces import FACTS, TRACES, gpu_reel
+from tests.sample import sampled
 from torchreel.analyze.gpu.call_time import call_time
 
 # linear (Net.fc) { linear { launch, launch }, copy_ { launch } }, relu (Net) { launch }, launch without an op
@@ -96,7 +97,7 @@ def test_a_line_within_itself_is_counted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not TRACES, reason="there are no real traces: name their directory in TORCHREEL_TRACES")
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", sampled(TRACES, 3))
 def test_real_traces(name: str) -> None:
     """Rows of whatever group add up to all that was launched, and rows of ops are those that another program found."""
     reel = gpu_reel(name)

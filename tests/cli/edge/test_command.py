@@ -105,8 +105,8 @@ FORMATS: dict[str, tuple[str, Callable[[Entry, Path], Path]]] = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "form",
-    # Packages of AOTInductor take long to compile; tests/edge/formats/test_aotinductor.py loads one.
-    [pytest.param(form, marks=[pytest.mark.long] * (form == "AOTInductor")) for form in FORMATS],
+    # Their packages take long to make; the tests of these formats make one each.
+    [pytest.param(form, marks=[pytest.mark.long] * (form in ("AOTInductor", "ExecuTorch"))) for form in FORMATS],
 )
 def test_each_format(torchreel: Torchreel, directory: Path, form: str) -> None:
     name, save = FORMATS[form]

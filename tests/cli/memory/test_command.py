@@ -212,7 +212,9 @@ def test_several_devices(torchreel: Torchreel) -> None:
 
 
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("form", ["table", "json", "markdown", "csv"])
+@pytest.mark.parametrize(
+    "form", ["table", *(pytest.param(form, marks=pytest.mark.long) for form in ("json", "markdown", "csv"))]
+)
 def test_every_real_snapshot(torchreel: Torchreel, path: Path, form: str) -> None:
     outcome = torchreel("memory", str(path), "--format", form)
     assert (outcome.code, outcome.err) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -9,18 +10,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchgen.model import NativeFunctionsGroup
 
 from torchreel.graphs.codegen.kernel_generator import generate, main, out_groups, structured_groups
 from torchreel.graphs.codegen.structured_kernel import definition_of, names_of
 
-GROUPS = {str(group.functional.func.name): group for group in structured_groups()}
+
+@functools.cache
+def groups() -> dict[str, NativeFunctionsGroup]:
+    """By name. Reading the table of all ops takes two seconds, which not every test process needs."""
+    return {str(group.functional.func.name): group for group in structured_groups()}
 
 
 def test_every_structured_op_is_in_one_shard(tmp_path: Path) -> None:
     generate(tmp_path)
     texts = "".join(path.read_text() for path in sorted(tmp_path.glob("kernels_*.cpp")))
     names = re.findall(r'all\.emplace\("([^"]+)", &prepare_structured<\w+>\);', texts)
-    assert sorted(names) == sorted(name for group in GROUPS.values() for name in names_of(group))
+    assert sorted(names) == sorted(name for group in groups().values() for name in names_of(group))
     assert len(set(names)) == len(names) > 600
     known = {schema.name + ("." + schema.overload_name if schema.overload_name else "") for schema in _schemas()}
     assert set(names) <= known
@@ -41,7 +47,7 @@ def test_every_out_overload_takes_the_same_arguments_and_its_results() -> None:
 
 def test_a_kernel_does_its_checks_when_it_is_made() -> None:
     assert (
-        definition_of(GROUPS["add.Tensor"])
+        definition_of(groups()["add.Tensor"])
         == """\
 class kernel_add_Tensor final : public Structured<at::native::structured_ufunc_add_CPU> {
  public:
@@ -69,7 +75,7 @@ class kernel_add_Tensor final : public Structured<at::native::structured_ufunc_a
 
 
 def test_what_meta_computed_goes_to_impl() -> None:
-    text = definition_of(GROUPS["max.dim"])
+    text = definition_of(groups()["max.dim"])
     assert "precomputed_ = meta(self_, dim_, keepdim_);" in text
     assert "impl(self_, precomputed_.dim, keepdim_, outputs[0], outputs[1]);" in text
 
@@ -85,7 +91,7 @@ def test_the_command_needs_no_extension_and_says_what_it_did(tmp_path: Path) -> 
     command = [sys.executable, "-m", "torchreel.graphs.codegen.kernel_generator", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout == f"{len(GROUPS)} kernels in 2 shards; 3 files changed in {tmp_path}.\n"
+    assert run.stdout == f"{len(groups())} kernels in 2 shards; 3 files changed in {tmp_path}.\n"
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.graphs.guards.lockstep import (
     plain,
 )
 from tests.graphs.guards.python_kinds import KINDS
+from tests.sample import in_sample
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what torch says of modes and hooks, and we of many recordings
 
@@ -34,8 +34,8 @@ def _schedules(name: str) -> list[Any]:
 
 
 def _marks(name: str, schedule: str) -> Any:
-    """A change before the third call, too, finds mostly what a late one does: an eighth of the kinds is its sample."""
-    if schedule == "third" and zlib.crc32(name.encode()) % 8:
+    """A late change finds most: half of the kinds are its sample. A change before the third call has a sixteenth."""
+    if not in_sample(name, {"late": 2, "third": 16}.get(schedule, 1)):
         return pytest.mark.long
     return _MARKS.get(schedule, ())
 

@@ -15,7 +15,7 @@ _SHARDS = 2
 REPLAYED = [(60, 62), (45, 58)]  # of so many samples: what torch 2.13 has, and graphs replay
 
 
-@pytest.mark.parametrize("shard", range(_SHARDS))
+@pytest.mark.parametrize("shard", [0, *(pytest.param(shard, marks=pytest.mark.long) for shard in range(1, _SHARDS))])
 def test_ops_of_a_sample_are_replayed_bit_by_bit(shard: int) -> None:
     tally = Tally()
     for op in database()[::_EVERY][shard::_SHARDS]:

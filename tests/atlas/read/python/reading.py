@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import random
 import sysconfig
 from pathlib import Path
@@ -50,5 +52,17 @@ def tokens(text: str) -> list[tuple[str, int]]:
 
 def files_of(folder: Path, count: int, seed: int) -> list[Path]:
     """Some Python files below a folder, the same for the same seed."""
-    files = sorted(path for path in folder.rglob("*.py") if "site-packages" not in path.relative_to(folder).parts)
-    return random.Random(seed).sample(files, count)
+    return random.Random(seed).sample(_files(folder), count)
+
+
+def title(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+@functools.cache
+def _files(folder: Path) -> list[Path]:
+    found = []
+    for directory, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "site-packages"]
+        found += [Path(directory, name) for name in names if name.endswith(".py")]
+    return sorted(found)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.atlas.read.python.reading import STANDARD_LIBRARY, TORCH, files_of, read, symbols, used_in
+from tests.atlas.read.python.reading import STANDARD_LIBRARY, TORCH, files_of, read, symbols, title, used_in
+from tests.sample import sampled
 from torchreel.atlas.model import Import, Parsed
 from torchreel.atlas.read.python import broken
 from torchreel.atlas.read.python.broken import MOST_AT_ONCE, BrokenWalk
@@ -120,7 +121,7 @@ def test_patterns() -> None:
 FILES = [*files_of(TORCH, 25, seed=31), *files_of(STANDARD_LIBRARY, 25, seed=32)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", sampled(FILES, 3, title), ids=title)
 def test_both_walks_read_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = path.read_text("utf-8", errors="replace")
     by_ast = parse(text)

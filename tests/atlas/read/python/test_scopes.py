@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.atlas.read.python.reading import STANDARD_LIBRARY, TORCH, files_of, read, used_in, uses
+from tests.atlas.read.python.reading import STANDARD_LIBRARY, TORCH, files_of, read, title, used_in, uses
+from tests.sample import sampled
 from torchreel.atlas.model import Use
 from torchreel.atlas.read.python.source import parse
 
@@ -221,7 +222,7 @@ def test_columns_are_in_characters() -> None:
 FILES = [*files_of(TORCH, 25, seed=11), *files_of(STANDARD_LIBRARY, 25, seed=12)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", sampled(FILES, 3, title), ids=title)
 def test_names_in_functions_are_what_symtable_says(path: Path) -> None:
     """Python's own table of scopes says which names of a function are local and which are the module's."""
     text = path.read_text("utf-8", errors="replace")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.atlas.read.python.reading import STANDARD_LIBRARY, TORCH, files_of, tokens
+from tests.atlas.read.python.reading import STANDARD_LIBRARY, TORCH, files_of, title, tokens
+from tests.sample import sampled
 from torchreel.atlas.model import COMMENT, DEFINITION, KEYWORD, NUMBER, STRING
 from torchreel.atlas.read.python.source import parse
 
@@ -71,7 +72,7 @@ def test_hard_spots(text: str, found: list[tuple[str, int]]) -> None:
     assert tokens(text) == found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", sampled(FILES, 3, title), ids=title)
 def test_tokens_are_those_of_tokenize(path: Path) -> None:
     try:
         with tokenize.open(path) as file:
