@@ -60,9 +60,9 @@ def ask_all(whole: Path, work: Path, first: int, count: int, *exports: int) -> N
     assert [line["seed"] for line in lines] == list(range(first, first + count))
 
 
-@pytest.mark.parametrize("first", [0, 6])
+@pytest.mark.parametrize("first", [0, pytest.param(6, marks=pytest.mark.long)])
 def test_every_reader_says_what_is_damaged(whole: Path, tmp_path: Path, first: int) -> None:
-    ask_all(whole, tmp_path, first, 6, 2)  # twelve seeds in all: each of the DAMAGES once
+    ask_all(whole, tmp_path, first, 6, 2)  # twelve seeds in all, six of them long: each of the DAMAGES once
 
 
 @pytest.mark.long

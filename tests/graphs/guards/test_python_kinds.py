@@ -34,8 +34,8 @@ def _schedules(name: str) -> list[Any]:
 
 
 def _marks(name: str, schedule: str) -> Any:
-    """A late change finds most: half of the kinds are its sample. A change before the third call has a sixteenth."""
-    if not in_sample(name, {"late": 2, "third": 16}.get(schedule, 1)):
+    """A late change finds most: a quarter of the kinds is its sample. A change before the third call has a 32nd."""
+    if not in_sample(name, {"late": 4, "third": 32}.get(schedule, 1)):
         return pytest.mark.long
     return _MARKS.get(schedule, ())
 

@@ -204,6 +204,7 @@ print("done")
     assert said == ["done\n", "done\n"]
 
 
+@pytest.mark.long
 def test_torch_compile_with_a_collective(tmp_path: Path) -> None:
     said = run_ranks(
         """

@@ -130,7 +130,7 @@ def test_kernels_are_not_time_of_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["call", "stack", "module"])
-@pytest.mark.parametrize("of", OF)
+@pytest.mark.parametrize("of", ["time", *(pytest.param(of, marks=pytest.mark.long) for of in OF[1:])])
 def test_a_range_has_the_calls_that_began_in_it(
     recorded: tuple[torchreel.Reel, list[Walked]], by: str, of: str
 ) -> None:
