@@ -1,5 +1,6 @@
 // The binding of the decoder, torchreel._decode: it translates, and does nothing else. It needs no torch.
 #include <fcntl.h>
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <sys/stat.h>
@@ -7,6 +8,8 @@
 #include "decode/decoder.h"
 #include "decode/pickle/pickle.h"
 #include "decode/pickle/stack_table.h"
+#include "decode/traces/nesting.h"
+#include "decode/traces/times.h"
 
 namespace py = pybind11;
 using namespace torchreel;
@@ -78,6 +81,57 @@ py::object stack_numbers(StackTable& table, const py::list& lists) {
   return bytes_of(numbers);
 }
 
+using Int64s = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
+using Flags = py::array_t<bool, py::array::c_style | py::array::forcecast>;
+
+std::vector<int64_t> to_vector(const Int64s& values) { return {values.data(), values.data() + values.size()}; }
+
+// numpy takes the vector over: nothing is copied.
+py::array to_numpy(std::vector<int64_t> values) {
+  auto* owned = new std::vector<int64_t>(std::move(values));
+  py::capsule owner(owned, [](void* vector) { delete static_cast<std::vector<int64_t>*>(vector); });
+  return py::array_t<int64_t>(static_cast<py::ssize_t>(owned->size()), owned->data(), owner);
+}
+
+// None if a text has a form that is not plain.
+py::object nanoseconds(const py::list& texts) {
+  std::vector<int64_t> times(texts.size());
+  for (size_t i = 0; i < times.size(); i++) {
+    Py_buffer bytes;
+    if (PyObject_GetBuffer(PyList_GET_ITEM(texts.ptr(), i), &bytes, PyBUF_SIMPLE) != 0) throw py::error_already_set();
+    bool plain = plain_nanoseconds({static_cast<const char*>(bytes.buf), static_cast<size_t>(bytes.len)}, &times[i]);
+    PyBuffer_Release(&bytes);
+    if (!plain) return py::none();
+  }
+  return to_numpy(std::move(times));
+}
+
+std::unique_ptr<Nesting> nesting_of(const Int64s& thread, const Int64s& start, const Int64s& end, const Flags& moment) {
+  auto threads = to_vector(thread), starts = to_vector(start), ends = to_vector(end);
+  std::vector<uint8_t> moments(moment.data(), moment.data() + moment.size());
+  py::gil_scoped_release nogil;
+  return std::make_unique<Nesting>(threads, std::move(starts), std::move(ends), std::move(moments));
+}
+
+using ChosenCalls = Nesting::Ints (Nesting::*)(const uint8_t*) const;
+
+template <ChosenCalls find>
+py::array of_chosen(const Nesting& nesting, const Flags& chosen) {
+  if (chosen.size() != nesting.rows()) throw py::value_error("the mask has another length than the rows");
+  auto* mask = reinterpret_cast<const uint8_t*>(chosen.data());
+  std::vector<int64_t> found;
+  {
+    py::gil_scoped_release nogil;
+    found = (nesting.*find)(mask);
+  }
+  return to_numpy(std::move(found));
+}
+
+py::array sums_of(const Nesting& nesting, const Int64s& rows, const Int64s& values) {
+  if (rows.size() != values.size()) throw py::value_error("there is a value for each row, and no other");
+  return to_numpy(nesting.sums(rows.data(), values.data(), rows.size()));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_decode, module) {
@@ -102,6 +156,15 @@ PYBIND11_MODULE(_decode, module) {
                              [](const StackTable& table) { return py::reinterpret_borrow<py::list>(table.frames()); })
       .def_property_readonly("ends", [](const StackTable& table) { return bytes_of(table.ends()); })
       .def_property_readonly("content", [](const StackTable& table) { return bytes_of(table.content()); });
+  module.def("nanoseconds", &nanoseconds, py::arg("texts"));
+  py::class_<Nesting>(module, "Nesting")
+      .def(py::init(&nesting_of), py::arg("thread"), py::arg("start"), py::arg("end"), py::arg("moment"))
+      .def_property_readonly("parent", [](const Nesting& nesting) { return to_numpy(nesting.parent()); })
+      .def_property_readonly("depth", [](const Nesting& nesting) { return to_numpy(nesting.depth()); })
+      .def("nearest", &of_chosen<&Nesting::nearest>, py::arg("chosen"))
+      .def("around", &of_chosen<&Nesting::around>, py::arg("chosen"))
+      .def("self_times", [](const Nesting& nesting) { return to_numpy(nesting.self_times()); })
+      .def("sums", &sums_of, py::arg("rows"), py::arg("values"));
   py::class_<Batch>(module, "Batch")
       .def(
           "__arrow_c_array__", [](Batch& batch, const py::object&) { return to_arrow(batch); },

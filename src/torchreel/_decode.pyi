@@ -1,6 +1,13 @@
 """The typed face of the native decoder of spools and pickles. Needs neither torch nor a recorder."""
 
-from typing import overload
+from typing import TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 class SpoolError(Exception): ...
 
@@ -33,6 +40,38 @@ class StackTable:
     @property
     def content(self) -> bytes:
         """As int32, the numbers of the frames of all stacks."""
+
+def nanoseconds(texts: list[Raw]) -> Ints | None:
+    """Of microseconds as decimal text; -2^63 of an empty text. None if any has a form that is not plain."""
+
+class Nesting:
+    """Which call of a trace lies in which, by time on each thread. Calls may overlap without one lying in the other.
+
+    Rows are sorted by their start, a call before those within it. Moments are rows that hold nothing.
+    """
+
+    def __init__(self, thread: Ints, start: Ints, end: Ints, moment: Mask) -> None:
+        """Threads are numbered from 0."""
+
+    @property
+    def parent(self) -> Ints:
+        """For each row the innermost open call, or -1."""
+
+    @property
+    def depth(self) -> Ints:
+        """How many calls were open when each row began."""
+
+    def nearest(self, chosen: Mask) -> Ints:
+        """For each row the innermost of the chosen calls that holds it, or it itself; -1 for none."""
+
+    def around(self, chosen: Mask) -> Ints:
+        """The same for what holds a row, without itself."""
+
+    def self_times(self) -> Ints:
+        """The time of each call without that of its children."""
+
+    def sums(self, rows: Ints, values: Ints) -> Ints:
+        """For each call the values of all these rows that lie in it while it is open."""
 
 class Batch:
     """Columns that Arrow takes over: pyarrow.record_batch(batch). Once."""

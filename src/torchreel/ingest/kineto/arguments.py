@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -29,17 +29,35 @@ Column: TypeAlias = list[Raw]  # the JSON of each event's value, empty for none
 
 
 class Arguments:
-    """The arguments of some events, a column for each name. Each is taken once; `rest` has those that nobody took."""
+    """The arguments of some events, a column for each name. Each is taken once; `rest` has those that nobody took.
 
-    def __init__(self, texts: Sequence[Raw]) -> None:
+    `whole` and `numbers` are names that will be taken by `ints` and `floats`: they are decoded at once as such.
+    """
+
+    def __init__(self, texts: Sequence[Raw], whole: Sequence[str] = (), numbers: Sequence[str] = ()) -> None:
         self._count = len(texts)
-        self._columns = _columns([text or b"{}" for text in texts])
+        self._texts = [text or b"{}" for text in texts]
+        self._rows, self._fields, self._columns = _decoded(self._texts, whole, numbers)
 
     def __len__(self) -> int:
         return self._count
 
     def has(self, name: str) -> bool:
-        return name in self._columns
+        """Whether any event has an argument of this name."""
+        field = self._fields.get(name)
+        if field is not None and not field.typed:
+            self._settle(name)
+        return name in self._columns or name in self._fields
+
+    def _settle(self, name: str) -> None:
+        """Make a column of a field of the rows, if any of them has it."""
+        field = self._fields.pop(name)
+        column = self._values(field)
+        if any(column):
+            self._columns[name] = column
+
+    def _values(self, field: _Field) -> list[Any]:
+        return list(map(field.get, self._rows))
 
     def present(self, name: str) -> list[bool]:
         """Which events have an argument of this name."""
@@ -47,10 +65,13 @@ class Arguments:
 
     def put(self, name: str, value: Any) -> None:
         """Give all events the same argument."""
+        self._fields.pop(name, None)
         self._columns[name] = [Raw(msgspec.json.encode(value))] * self._count
 
     def row(self, index: int) -> dict[str, Any]:
-        """The values of one event's arguments."""
+        """The values of one event's arguments, but for those that are decoded as numbers."""
+        for name in [name for name, field in self._fields.items() if not field.typed]:
+            self._settle(name)
         return {name: value_of(column[index]) for name, column in self._columns.items() if column[index]}
 
     def ints(self, *names: str) -> Ints:
@@ -63,6 +84,12 @@ class Arguments:
         return np.full(self._count, NOTHING) if result is None else result
 
     def _ints(self, name: str) -> Ints:
+        field = self._fields.pop(name, None)
+        if field is not None:
+            try:
+                return np.array(self._values(field), np.int64)
+            except OverflowError:
+                self._columns[name] = _columns(self._texts)[name]
         column = self._columns.pop(name)
         try:
             return np.array(_INTS.decode(_list([value or _NO_INT for value in column])), np.int64)
@@ -73,13 +100,19 @@ class Arguments:
         """Numbers; NaN where there is none."""
         if not self.has(name):
             return np.full(self._count, np.nan)
-        column = self._columns.pop(name)
-        try:
-            array = np.array(_FLOATS.decode(_list([value or _NO_FLOAT for value in column])), np.float64)
-        except _FAULTS:
-            array = np.array(self._one_by_one(name, column, _float, math.nan), np.float64)
+        array = self._floats(name)
         array[array == -1e308] = np.nan
         return array
+
+    def _floats(self, name: str) -> NDArray[np.float64]:
+        field = self._fields.pop(name, None)
+        if field is not None:
+            return np.array(self._values(field), np.float64)
+        column = self._columns.pop(name)
+        try:
+            return np.array(_FLOATS.decode(_list([value or _NO_FLOAT for value in column])), np.float64)
+        except _FAULTS:
+            return np.array(self._one_by_one(name, column, _float, math.nan), np.float64)
 
     def texts(self, name: str) -> list[str | None]:
         """Texts; None where there is none, or something else."""
@@ -110,10 +143,14 @@ class Arguments:
 
     def drop(self, *names: str) -> None:
         for name in names:
+            self._fields.pop(name, None)
             self._columns.pop(name, None)
 
     def rest(self) -> list[str | None]:
         """For each event its other arguments as a JSON object, in the order of their names; None for none."""
+        for name in list(self._fields):
+            assert not self._fields[name].typed, f"nobody took {name}"
+            self._settle(name)
         if not self._columns:
             return [None] * self._count
         names = sorted(self._columns)
@@ -123,63 +160,84 @@ class Arguments:
         return [objects[row] for row in rows]
 
 
-def _columns(texts: Sequence[Raw | bytes]) -> dict[str, Column]:
-    """The values under each name that there is."""
+def _decoded(
+    texts: Sequence[Raw | bytes], whole: Sequence[str], numbers: Sequence[str]
+) -> tuple[list[Any], dict[str, _Field], dict[str, Column]]:
+    """A struct for each event and their fields; or columns, if an event has another name than those looked at."""
     text = _list(texts)
-    kind = _KINDS.of(texts)
-    if kind is not None:
+    names = _names(texts)
+    for typed in ((whole, numbers), ((), ())):
+        kind = _KINDS.of(names, *typed)
         try:
-            return kind.columns(text)
+            if kind is not None:
+                return kind.rows(text), dict(kind.fields), {}
         except _FAULTS:
             pass
+    columns = _columns(texts)
+    _KINDS.widen(names, tuple(columns))
+    return [], {}, columns
+
+
+def _names(texts: Sequence[Raw | bytes]) -> tuple[str, ...]:
+    """The names that some of the events have."""
+    some = texts[:: max(len(texts) // _LOOKED_AT, 1)]
+    return tuple(sorted({name for text in some for name in _row(text)}))
+
+
+def _columns(texts: Sequence[Raw | bytes]) -> dict[str, Column]:
+    """The values under each name that there is."""
     try:
-        rows = _ROWS.decode(text)
+        rows = _ROWS.decode(_list(texts))
     except _FAULTS:
         rows = [_row(each) for each in texts]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    if kind is not None:
-        _KINDS.widen(kind, names)
+    names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name, _ABSENT) for row in rows] for name in names}
+
+
+class _Field(NamedTuple):
+    get: Callable[[Any], Any]
+    typed: bool  # a number already, NOTHING or NaN where there is none
 
 
 class _Kind:
     """Arguments of these names and no others, which are decoded without a dictionary for each event."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        fields = [(f"field_{number}", Raw, _ABSENT) for number in range(len(names))]
+    def __init__(self, names: tuple[str, ...], whole: Sequence[str], numbers: Sequence[str]) -> None:
+        fields: list[tuple[str, Any, Any]] = []
+        self.fields: dict[str, _Field] = {}
+        for number, name in enumerate(names):
+            kind, absent = (int, NOTHING) if name in whole else (float, math.nan) if name in numbers else (Raw, _ABSENT)
+            fields.append((f"field_{number}", kind, absent))
+            self.fields[name] = _Field(operator.attrgetter(f"field_{number}"), kind is not Raw)
         renamed = {field[0]: name for field, name in zip(fields, names, strict=True)}
         struct = msgspec.defstruct("Row", fields, rename=renamed, forbid_unknown_fields=True, gc=False)
-        self._rows = msgspec.json.Decoder(list[struct])  # type: ignore[valid-type]
-        self._fields = [(name, operator.attrgetter(field[0])) for name, field in zip(names, fields, strict=True)]
+        self._decoder = msgspec.json.Decoder(list[struct])  # type: ignore[valid-type]
 
-    def columns(self, text: bytes) -> dict[str, Column]:
-        """The columns of a list of objects; a fault if any has another name."""
-        rows = self._rows.decode(text)
-        columns = ((name, list(map(field, rows))) for name, field in self._fields)
-        return {name: column for name, column in columns if any(column)}
+    def rows(self, text: bytes) -> list[Any]:
+        """The structs of a list of objects; a fault if any has another name, or another value than a number."""
+        return self._decoder.decode(text)
 
 
 class _Kinds:
     """The kinds that were seen, by the names that some of the events have."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, ...], _Kind] = {}
+        self._wider: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._kinds: dict[Any, _Kind] = {}
 
-    def of(self, texts: Sequence[Raw | bytes]) -> _Kind | None:
-        some = texts[:: max(len(texts) // _LOOKED_AT, 1)]
-        names = tuple(sorted({name for text in some for name in _row(text)}))
-        kind = self._kinds.get(names)
+    def of(self, names: tuple[str, ...], whole: Sequence[str], numbers: Sequence[str]) -> _Kind | None:
+        names = self._wider.get(names, names)
+        key = (names, whole, numbers)
+        kind = self._kinds.get(key)
         if kind is None and len(self._kinds) < _MOST_KINDS and _are_plain(names):
-            kind = self._kinds[names] = _Kind(names)
+            kind = self._kinds[key] = _Kind(names, whole, numbers)
         return kind
 
-    def widen(self, kind: _Kind, names: Sequence[str]) -> None:
-        """Events that look like those of a kind may have these names, too."""
-        every = tuple(dict.fromkeys((*kind.names, *names)))
-        if _are_plain(every):
-            wider = _Kind(every)
-            self._kinds = {key: wider if one is kind else one for key, one in self._kinds.items()}
+    def widen(self, names: tuple[str, ...], others: tuple[str, ...]) -> None:
+        """Events of which some have the first names may have the others, too."""
+        every = tuple(dict.fromkeys((*self._wider.get(names, names), *others)))
+        if _are_plain(every) and len(self._wider) < _MOST_KINDS:
+            self._wider[names] = every
 
 
 def _are_plain(names: Sequence[str]) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from torchreel._decode import Nesting
 from torchreel.ingest.kineto.categories import LEAVES
 from torchreel.ingest.kineto.collecting import KIND, KINDS, Collected
 from torchreel.ingest.kineto.columns import NOTHING, Codes, Ints, Mask, plain, rows_of
-from torchreel.ingest.kineto.nesting import Nesting
 
 _STEP = re.compile(r"ProfilerStep#?\s*(\d{1,9})")
 _MODULE = "nn.Module: "
@@ -63,10 +63,10 @@ class Calls:
         self.nesting = Nesting(thread[self._sorted], start[self._sorted], end[self._sorted], moment[self._sorted])
         self._place = np.empty(count, np.int64)
         self._place[self._sorted] = np.arange(count)
-        self.parent = self.calls(self.nesting.parent)[: self.count]
+        parent = self.calls(self.nesting.parent)
+        self.parent, self.at_moment = parent[: self.count], parent[self.count :]
         self.depth = self.nesting.depth[self._place[: self.count]]
         self.self_ns = self.nesting.self_times()[self._place[: self.count]]
-        self.at_moment = self.calls(self.nesting.parent)[self.count :]
 
     def _whole(self, mask: Mask) -> Mask:
         """A mask of calls as one of calls and moments in their order."""

@@ -5,7 +5,8 @@ Nothing is linked here: links need all events, because a file has them in no ord
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import operator
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,9 +32,28 @@ _PLAIN = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_
 # Numbers that only name the event, and texts about the whole trace.
 _NAMES = ("Ev Idx", "Profiler Event Index", "Trace name", "Trace iteration", "external ts")
 _INPUTS = ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")
+# Arguments that are whole numbers, by the kind of the event.
+_EXTERNAL = ("External id", "external id")
+_OF_OPS = (*_EXTERNAL, "Record function id", "Sequence number", "Fwd thread id", "FLOPs", "flops")
+_OF_CALLS = {
+    **dict.fromkeys(("op", "range"), _OF_OPS),
+    **dict.fromkeys(("runtime", "driver"), (*_EXTERNAL, "correlation")),
+    "other": (*_OF_OPS, "correlation"),
+    "python": (*_EXTERNAL, "Python id", "Python parent id"),
+    "overhead": _EXTERNAL,
+}
+_OF_ACTIVITIES = (
+    *(*_EXTERNAL, "device", "stream", "correlation", "context", "graph id", "graph node id"),
+    *("registers per thread", "shared memory", "bytes"),
+)
+_PER_SM = ("blocks per SM", "warps per SM")
+_OF_MEMORY = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
 _MODULE = "nn.Module: "
 _COLLECTIVE = "Collective name"
 _OCCUPANCY = "est. achieved occupancy %"  # the first profilers called the same number theoretical
+
+_PHASE, _THREAD = operator.attrgetter("ph", "cat"), operator.attrgetter("pid", "tid")
+_NAME, _TS, _DUR, _ARGS, _ID = map(operator.attrgetter, ("name", "ts", "dur", "args", "id"))
 
 ThreadKey = tuple[int | str | None, int | str | None]
 
@@ -122,14 +142,13 @@ class Collected:
 
     def add(self, events: Sequence[Event]) -> None:
         """Take the events of one chunk."""
-        rows: defaultdict[tuple[str, str | None], list[int]] = defaultdict(list)
-        for index, event in enumerate(events):
-            rows[event.ph, event.cat].append(index)
-        starts = nanoseconds([event.ts for event in events])
-        for (phase, category), indices in rows.items():
-            self.categories[phase, category] += len(indices)
-            chosen = [events[index] for index in indices]
-            order = np.array(indices, np.int64)
+        found: Codes = Codes()  # in the order in which they come
+        kinds = np.fromiter(map(found.__getitem__, map(_PHASE, events)), np.int64, len(events))
+        starts = nanoseconds(list(map(_TS, events)))
+        for (phase, category), number in found.items():
+            order = np.flatnonzero(kinds == number)
+            self.categories[phase, category] += len(order)
+            chosen = list(map(events.__getitem__, order.tolist()))
             self._take(phase, category, _Part(chosen, order + self.events, starts[order]))
         self.events += len(events)
 
@@ -188,7 +207,7 @@ class Collected:
             self._calls("other", category or "", part)
 
     def _threads(self, part: _Part) -> Ints:
-        codes = np.array([self.threads[event.pid, event.tid] for event in part.events], np.int64)
+        codes = np.fromiter(map(self.threads.__getitem__, map(_THREAD, part.events)), np.int64, len(part.events))
         for code, count in enumerate(np.bincount(codes).tolist()):
             if count:
                 self._calls_of[code] += count
@@ -204,7 +223,7 @@ class Collected:
         return counts
 
     def _names(self, part: _Part) -> Ints:
-        return np.array(list(map(self.names.__getitem__, [event.name for event in part.events])), np.int64)
+        return np.fromiter(map(self.names.__getitem__, map(_NAME, part.events)), np.int64, len(part.events))
 
     def _python(self, part: _Part) -> None:
         try:
@@ -231,7 +250,7 @@ class Collected:
     def _calls(self, kind: str, category: str, part: _Part) -> None:
         if not part.events:
             return
-        args = Arguments([event.args for event in part.events])
+        args = Arguments(list(map(_ARGS, part.events)), _OF_CALLS[kind])
         if category not in _PLAIN:
             args.put("cat", category)
         args.drop(*_NAMES)
@@ -286,7 +305,7 @@ class Collected:
             if waits.any():
                 self._syncs(part.where(waits))
                 part = part.where(~waits)
-        args = Arguments([event.args for event in part.events])
+        args = Arguments(list(map(_ARGS, part.events)), _OF_ACTIVITIES, _PER_SM)
         if args.has(_COLLECTIVE):
             self._note_collectives(self.kernel_collectives, args, part.order)
         if category not in _PLAIN:
@@ -336,15 +355,17 @@ class Collected:
 
     def _places(self, category: str, args: Arguments, part: _Part) -> tuple[Ints, Ints]:
         """The numbers of device and stream: as arguments, else those of the row that viewers draw."""
-        for event in part.events:
-            self.device_pids.setdefault(number(event.pid), category)
-        pids = np.array([_int_of(event.pid) for event in part.events], np.int64)
-        tids = np.array([_int_of(event.tid) for event in part.events], np.int64)
+        keys: Codes = Codes()
+        codes = np.fromiter(map(keys.__getitem__, map(_THREAD, part.events)), np.int64, len(part.events))
+        for pid, _ in keys:
+            self.device_pids.setdefault(number(pid), category)
+        pids = np.array([_int_of(pid) for pid, _ in keys], np.int64)
+        tids = np.array([_int_of(tid) for _, tid in keys], np.int64)
         device, stream = args.ints("device"), args.ints("stream")
-        return np.where(device == NOTHING, pids, device), np.where(stream == NOTHING, tids, stream)
+        return np.where(device == NOTHING, pids[codes], device), np.where(stream == NOTHING, tids[codes], stream)
 
     def _device_ranges(self, part: _Part) -> None:
-        args = Arguments([event.args for event in part.events])
+        args = Arguments(list(map(_ARGS, part.events)))
         device, stream = self._places("gpu_user_annotation", args, part)
         self.ranges.add(
             len(part.events),
@@ -357,7 +378,7 @@ class Collected:
         )
 
     def _syncs(self, part: _Part) -> None:
-        args = Arguments([event.args for event in part.events])
+        args = Arguments(list(map(_ARGS, part.events)))
         device, stream = self._places("cuda_sync", args, part)
         self.syncs.add(
             len(part.events),
@@ -395,7 +416,7 @@ class Collected:
             )
 
     def _memory(self, part: _Part) -> None:
-        args = Arguments([event.args for event in part.events])
+        args = Arguments(list(map(_ARGS, part.events)), _OF_MEMORY)
         size = args.ints("Bytes")
         known = (size != NOTHING) | [event.name == "[OutOfMemory]" for event in part.events]
         if not known.all():
@@ -431,8 +452,8 @@ class Collected:
     def _arrows(self, phase: str, category: str | None, part: _Part) -> None:
         if category in categories.KNOWN_ARROWS:
             return
-        threads = np.array([self.threads[event.pid, event.tid] for event in part.events], np.int64)
-        ids = np.array([self.flow_ids[bytes(event.id)] for event in part.events], np.int64)
+        threads = np.fromiter(map(self.threads.__getitem__, map(_THREAD, part.events)), np.int64, len(part.events))
+        ids = np.fromiter(map(self.flow_ids.__getitem__, map(bytes, map(_ID, part.events))), np.int64, len(part.events))
         out = np.full(len(part.events), phase == "s", np.int64)
         if category == categories.BACKWARD_ARROW:
             self.arrows.add(len(part.events), id=ids, thread=threads, start=part.start, out=out)
@@ -470,12 +491,14 @@ class _Part:
 
     def measure(self) -> None:
         """Read the durations. One that is missing is 0: the call had not ended."""
-        dur = nanoseconds([event.dur for event in self.events])
+        dur = nanoseconds(list(map(_DUR, self.events)))
         self.unended = (dur == NOTHING).astype(np.int64)
         self.dur = np.where(dur == NOTHING, 0, dur)
 
     def where(self, chosen: Any) -> _Part:
-        part = _Part([self.events[index] for index in np.flatnonzero(chosen)], self.order[chosen], self.start[chosen])
+        part = _Part(
+            [self.events[index] for index in np.flatnonzero(chosen).tolist()], self.order[chosen], self.start[chosen]
+        )
         if self.dur is not self.start:
             part.dur = self.dur[chosen]
             part.unended = self.unended[chosen]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from torchreel.ingest.kineto.columns import NOTHING, Ints, Mask, column
 
@@ -43,16 +44,16 @@ def _totals(totals: Ints, sizes: Ints, devices: list[str]) -> Ints:
 
 
 def match_frees(columns: dict[str, Any]) -> pa.Array:
-    """For each free the event that made its block."""
-    live: dict[tuple[str, int], int] = {}
-    result: list[int | None] = []
-    for id, (device, action, addr) in enumerate(
-        zip(*(columns[name].to_pylist() for name in ("device", "action", "addr")), strict=True)
-    ):
-        made = None
-        if addr is not None and action == "alloc":
-            live[device, addr] = id
-        elif addr is not None and action == "free":
-            made = live.pop((device, addr), None)
-        result.append(made)
-    return pa.array(result, pa.int64())
+    """For each free the event that made its block: the one before it at its address, unless that is a free, too."""
+    addr = columns["addr"]
+    device = columns["device"].indices.to_numpy()
+    action = columns["action"].cast(pa.string())
+    alloc, free = (pc.equal(action, name).to_numpy(zero_copy_only=False) for name in ("alloc", "free"))
+    chosen = np.flatnonzero((alloc | free) & addr.is_valid().to_numpy(zero_copy_only=False))
+    at = addr.fill_null(0).to_numpy()
+    chosen = chosen[np.lexsort((chosen, at[chosen], device[chosen]))]
+    before, after = chosen[:-1], chosen[1:]
+    pairs = (at[before] == at[after]) & (device[before] == device[after]) & alloc[before] & free[after]
+    made = np.full(len(addr), NOTHING)
+    made[after[pairs]] = before[pairs]
+    return column(made)
