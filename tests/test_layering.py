@@ -28,7 +28,7 @@ ALLOWED = {
     "memory": {"reel", "ingest", "record", "_core", "_torch"},
     "export": {"reel", "analyze", "program"},
     "atlas": {"reel", "analyze"},
-    "web": {"reel", "analyze", "simulator", "export"},
+    "web": {"reel", "analyze", "simulator", "export", "atlas"},
     "record": {"reel", "ingest", "_core", "program", "tape", "_cpython", "_torch"},
     "profiler": {"reel", "record", "analyze", "export", "_core", "_torch"},
     "edge": {"reel", "record", "export", "_core", "_lite", "_torch"},

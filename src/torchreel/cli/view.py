@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import webbrowser
+from pathlib import Path
 
 import click
 
@@ -16,8 +17,16 @@ from torchreel.cli.sources import open_reel, skip_damaged_option
 @click.argument("other", required=False)
 @click.option("--port", type=click.IntRange(1, 65535), help="The port to listen on.  [any that is free]")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option(
+    "--atlas",
+    type=click.Path(path_type=Path),
+    metavar="SITE",
+    help="Link the source screen to a site of 'torchreel atlas' that was made from REEL.",
+)
 @skip_damaged_option
-def command(reel: str, other: str | None, port: int | None, no_browser: bool, skip_damaged: bool) -> None:
+def command(
+    reel: str, other: str | None, port: int | None, no_browser: bool, atlas: Path | None, skip_damaged: bool
+) -> None:
     """Look at REEL in a browser: where its time and memory went, down to each call. Ctrl-C ends it.
 
     The page comes from this machine alone, works offline, and can be opened only with the token in the address that is
@@ -30,21 +39,25 @@ def command(reel: str, other: str | None, port: int | None, no_browser: bool, sk
         the same, with what changed from the one to the other
     torchreel view run.reel --no-browser --port 8719
         prints the address, for another machine's browser
+    torchreel atlas run.reel -o site; torchreel view run.reel --atlas site
+        the source screen links to the pages of the site, line by line
     """
     _import()
     from torchreel.web.answers import Answers
+    from torchreel.web.atlas_site import AtlasSite
     from torchreel.web.server import listen, serve
     from torchreel.web.without_pandas import leave_out_pandas
 
     first = open_reel(reel, skip_damaged)
     second = open_reel(other, skip_damaged) if other is not None else None
+    site = AtlasSite(atlas, first) if atlas is not None else None
     listener = listen(port or 0)
     click.echo(listener.url)
     sys.stdout.flush()
     if not no_browser:
         webbrowser.open(listener.url)
     leave_out_pandas()
-    serve(Answers(first, second), listener)
+    serve(Answers(first, second, site), listener)
 
 
 def _import() -> None:

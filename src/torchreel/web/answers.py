@@ -11,6 +11,7 @@ from torchreel.errors import OptionError
 from torchreel.reel import Reel
 from torchreel.reel.plain import plain
 from torchreel.web import sql
+from torchreel.web.atlas_site import AtlasSite
 from torchreel.web.query import Query
 from torchreel.web.questions.about import about, lanes
 from torchreel.web.questions.averages import averages
@@ -67,13 +68,15 @@ _QUESTIONS: dict[str, Callable[[ViewedReel, Query], Any]] = {
 # Of one row, by its process and id.
 _OF_ONE = {"op": call, "like": like, "kernel": kernel}
 _LONGEST_STATEMENT = 10_000
+_NO_ATLAS = {"site": None, "page": None, "lines": 0, "why": None}
 
 
 class Answers:
-    """Of one reel, and of a second one to compare it with."""
+    """Of one reel, of a second one to compare it with, and of the site of an atlas."""
 
-    def __init__(self, reel: Reel, other: Reel | None = None) -> None:
+    def __init__(self, reel: Reel, other: Reel | None = None, atlas: AtlasSite | None = None) -> None:
         self._viewing = Viewing(reel, other)
+        self.atlas = atlas
 
     def answer(self, method: str, path: str, values: dict[str, str], body: bytes) -> Any:
         """What a request asks for: plain values, or bytes. Raises KeyError for a path that is none."""
@@ -90,6 +93,9 @@ class Answers:
         if path == "revision":
             query = Query(values)
             return self._viewing.revision(query.number("since", 0, 1 << 62, 0) if "since" in query else None)
+        if path == "atlas":
+            file = Query(values).text("file")
+            return {"file": file, **(_NO_ATLAS if self.atlas is None else self.atlas.page_of(file))}
         return _QUESTIONS[path](self.viewed, Query(values))
 
     @property

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1"
 PAGE = Path(__file__).parent / "page"
-# All that is served of the disk; no path of a request ever names a file.
+# All that is served of the disk, but for the site of an atlas; no path of a request ever names a file.
 _FILES = {
     "/": ("index.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
@@ -159,6 +159,14 @@ def application(answers: Answers, token: str, port: int) -> ASGIApp:
             return Plain(found, media_type="application/octet-stream")
         return Plain(answers.encoded(found), media_type="application/json")
 
+    async def page_of_atlas(request: Request) -> Response:
+        site, path = answers.atlas, request.path_params["path"]
+        found = await run_in_threadpool(site.file, path) if site is not None else None
+        if found is None:
+            return _error(404, f"There is nothing at {request.url.path}.")
+        data, kind = found
+        return Plain(data, media_type=kind)
+
     async def missing(request: Request, _: Exception) -> Response:
         return _error(404, f"There is nothing at {request.url.path}.")
 
@@ -169,6 +177,7 @@ def application(answers: Answers, token: str, port: int) -> ASGIApp:
         routes=[
             *(Route(path, file) for path in _FILES),
             Route("/api/{path:path}", ask, methods=["GET", "POST"]),
+            Route("/atlas/{path:path}", page_of_atlas),
         ],
         exception_handlers={404: missing, 405: not_so},
     )

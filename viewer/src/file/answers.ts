@@ -52,6 +52,7 @@ class FileAnswers {
     if (path === "area") return (await this.calls()).area(Number(query.begin), Number(query.end));
     if (path === "search") return search(await this.about(), this.head, await this.lanes(), String(query.q));
     if (path === "source") return { file: query.file, text: null, why: "its text is not in this file: line numbers only" };
+    if (path === "atlas") return { file: query.file, site: null, page: null, lines: 0, why: null };
     if (path === "averages") return this.sorted(query);
     if (path === "lines" && query.file) return this.linesOf(query);
     throw this.unanswered(path, query);

@@ -9,6 +9,8 @@ import { Command, Empty, Sized, useAnswer } from "../widgets.tsx";
 
 /** See torchreel/web/sources.py. */
 type Source = { file: string; text: string | null; origin: "recording" | "disk" | null; state: "same" | "changed" | "missing" | null; why: string | null; bytes: number | null; sha256: string | null };
+/** Where the site of an atlas shows a file: see torchreel/web/atlas_site.py. */
+type Atlas = { file: string; site: string | null; page: string | null; lines: number; why: string | null };
 type Cost = { self: number; forward: number; backward: number; most: number };
 type File = Cost & { name: string; owner: string };
 
@@ -20,23 +22,26 @@ export function SourceScreen({ about }: { about: About }) {
   const files = useMemo(() => filesOf(answer?.rows ?? []), [answer]);
   const shown = query.value.file || files[0]?.name || "";
   const source = useAnswer(`source ${shown}`, async () => (shown ? await ask<Source>("source", { file: shown }) : null));
+  const paged = useAnswer(`atlas ${shown}`, () => ask<Atlas>("atlas", { file: shown })).answer;
   if (!about.summary.recorded.stacks) return <Empty flag="--stacks" />;
   if (problem) return <p class="error">{problem}</p>;
   if (!answer) return <p class="soft">Adding up …</p>;
   if (!files.length) return <Empty>No call with a stack began in this range.</Empty>;
   // The answer before, of another file, stays until the next one is there.
   const current = source.answer?.file === shown ? source.answer : null;
+  const atlas = paged?.file === shown ? paged : null;
+  const wanted = Number(query.value.line ?? 0);
   return (
     <div class="source">
       <nav class="panel files" aria-label="files">
         {ORDER.map((owner) => <Files key={owner} owner={owner} files={files.filter((each) => each.owner === owner)} shown={shown} />)}
-        <p class="atlas soft" data-testid="source-atlas">As pages, with links on every name, a search and ops by line: <Command text={`torchreel atlas ${units.tail(about.reel, 1)} -o site`} /></p>
+        <p class="atlas soft" data-testid="source-atlas"><AtlasNote atlas={atlas} reel={units.tail(about.reel, 1)} /></p>
       </nav>
       <section class="panel code">
-        <Head name={shown} file={files.find((each) => each.name === shown)} source={current} />
+        <Head name={shown} file={files.find((each) => each.name === shown)} source={current} atlas={atlas} line={wanted} />
         <div class="lines">
           {source.problem && <p class="error">{source.problem}</p>}
-          {(current || source.problem) && <Code key={shown} file={shown} lines={answer.rows.filter((row) => row.file === shown)} text={current?.text ?? null} wanted={Number(query.value.line ?? 0)} />}
+          {(current || source.problem) && <Code key={shown} file={shown} lines={answer.rows.filter((row) => row.file === shown)} text={current?.text ?? null} wanted={wanted} />}
         </div>
       </section>
     </div>
@@ -73,13 +78,21 @@ function Files({ owner, files, shown }: { owner: string; files: File[]; shown: s
 
 const directory = (name: string): string => units.tail(name).split("/").slice(0, -1).join("/");
 
-function Head({ name, file, source }: { name: string; file?: File; source: Source | null }) {
+/** The way to the atlas, or how to get there. */
+function AtlasNote({ atlas, reel }: { atlas: Atlas | null; reel: string }) {
+  if (atlas?.site) return <>As pages, with links on every name, a search and ops by line: <a href={atlas.site}>the atlas</a></>;
+  return <>{atlas?.why ?? "As pages, with links on every name, a search and ops by line:"} <Command text={`torchreel atlas ${reel} -o site`} /> <Command text={`torchreel view ${reel} --atlas site`} /></>;
+}
+
+function Head({ name, file, source, atlas, line }: { name: string; file?: File; source: Source | null; atlas: Atlas | null; line: number }) {
+  const there = atlas?.page && line >= 1 && line <= atlas.lines;
   const doubtful = source?.state === "changed" || (source?.text != null && source.state === null);
   return (
     <header>
       <h2 title={source?.sha256 ? `${name}\n${units.count(source.bytes ?? 0)} bytes, sha256 ${source.sha256}` : name}><bdi>{name}</bdi></h2>
-      {file && <span class="soft">{units.time(file.self)} self: {units.time(file.forward)} forward, {units.time(file.backward)} backward</span>}
+      {file && <span class="soft">{units.time(file.self)} self: {units.time(file.forward)} forward, {units.time(file.backward)} backward{atlas?.page && <> · <a data-testid="source-page" href={there ? `${atlas.page}#L${line}` : atlas.page}>{there ? `line ${line} in the atlas` : "in the atlas"}</a></>}</span>}
       {source?.why && <p class={doubtful ? "note doubtful" : "note"} data-testid="source-note" data-state={source.state ?? "unknown"}>{source.why}</p>}
+      {atlas?.site && atlas.why && <p class="note" data-testid="source-page-note">{atlas.why}</p>}
     </header>
   );
 }

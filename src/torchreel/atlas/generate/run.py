@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import hashlib
-import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow.compute as pc
 
 from torchreel.analyze.summary import Summary, summary
 from torchreel.atlas.costs import RunCosts
+from torchreel.atlas.reel_key import reel_key
 from torchreel.atlas.site.facts import RunFacts
 from torchreel.errors import AtlasError
 from torchreel.reel import Reel, load
@@ -35,12 +34,7 @@ class Run:
 
     @functools.cached_property
     def key(self) -> str:
-        """Another one for another recording: by the names, sizes and times of all its files."""
-        found = [json.dumps(self.reel.meta, sort_keys=True, default=str), str(self.reel.path.resolve())]
-        for path in sorted(self.reel.path.rglob("*")):
-            status = path.stat()
-            found.append(f"{path.relative_to(self.reel.path)} {status.st_size} {status.st_mtime_ns}")
-        return hashlib.sha256("\n".join(found).encode("utf-8", "replace")).hexdigest()
+        return reel_key(self.reel)
 
     @property
     def about(self) -> dict[str, str]:

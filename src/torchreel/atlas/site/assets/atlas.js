@@ -27,6 +27,14 @@
     input.select();
   }
 
+  // A server may forbid forms: the same address is asked for by script.
+  function openSearch(event) {
+    if (event.defaultPrevented) return;
+    event.preventDefault();
+    const form = event.currentTarget;
+    location.assign(`${form.action}?${new URLSearchParams(new FormData(form))}`);
+  }
+
   const value = (row, column) => {
     const cell = row.cells[column];
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
@@ -98,6 +106,7 @@
     const button = document.querySelector("button.theme");
     button.hidden = false;
     button.addEventListener("click", switchTheme);
+    document.querySelector("form.search").addEventListener("submit", openSearch);
     document.querySelectorAll("table.sortable").forEach(makeSortable);
     const contents = document.querySelector(".contents");
     if (contents) follow(contents);
