@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchreel.analyze.connection import opened
-from torchreel.reel import Reel
+from torchreel.reel import TABLES, Reel
+from torchreel.reel.row_count import rows_in
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,44 +49,93 @@ class Summary:
 _OPTIONAL = {"shapes": "inputs", "memory": "allocs", "stacks": "stacks", "modules": "modules", "counters": "counters"}
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over a reel tells: its summary, when its rows lie in time, and where most memory was."""
+
+    summary: Summary
+    begin_ns: int | None  # None if nothing in it has a time
+    end_ns: int | None
+    fullest: tuple[int, str | None] | None  # a process and a device of it; None if no time of memory is known
+
+
 def summary(reel: Reel) -> Summary:
-    """Read what is needed for a summary: the small tables, and three columns of the ops."""
-    with opened(reel, ("ops", "processes", "threads", "steps", *_OPTIONAL.values())) as connection:
-        return _summary(reel, connection)
+    """Read what is needed for a summary: the small tables, and a few columns of ops and allocs."""
+    return survey(reel).summary
 
 
-def _summary(reel: Reel, connection: duckdb.DuckDBPyConnection) -> Summary:
+def survey(reel: Reel) -> Survey:
+    """The summary, and what is found on the way to it."""
+    rows = {table: sum(rows_in(part, TABLES[table]) for part in reel.parts) for table in _COUNTED}
+    # A table that is not opened costs nothing.
+    filled = tuple(table for table in ("steps", "allocs", "kernels") if rows[table])
+    with opened(reel, ("ops", "processes", *filled)) as connection:
+        return _survey(reel, connection, rows)
+
+
+_COUNTED = ("threads", "steps", "kernels", *_OPTIONAL.values())
+Times = tuple[int | None, int | None]
+
+
+def _survey(reel: Reel, connection: duckdb.DuckDBPyConnection, rows: dict[str, int]) -> Survey:
     kinds = connection.sql(
-        "SELECT kind, count(*), coalesce(sum(dur_ns) FILTER (WHERE parent IS NULL), 0)::BIGINT AS time"
-        " FROM ops GROUP BY kind ORDER BY time DESC, kind"
+        "SELECT kind, count(*), coalesce(sum(dur_ns) FILTER (WHERE parent IS NULL), 0)::BIGINT AS time,"
+        " min(start_ns), max(start_ns + dur_ns) FROM ops GROUP BY kind ORDER BY time DESC, kind"
     ).fetchall()
-    peaks = connection.sql(
-        "SELECT coalesce(p.name, ''), a.device, a.bytes FROM"
-        " (SELECT process, device, max(total) AS bytes FROM allocs GROUP BY ALL) AS a"
-        " LEFT JOIN processes AS p USING (process) WHERE a.bytes IS NOT NULL ORDER BY a.bytes DESC, 1, 2"
+    processes = connection.sql(
+        "SELECT process, name, complete, lost_events, start_ns, end_ns FROM processes ORDER BY process"
     ).fetchall()
-    processes = connection.sql("SELECT name, complete, lost_events FROM processes ORDER BY process").fetchall()
-    return Summary(
+    memory = _memory(connection) if rows["allocs"] else []
+    ops, recorded = [row[3:] for row in kinds], [row[4:] for row in processes]
+    times = [*ops, *recorded, *(row[4:] for row in memory), *(_kernels(connection) if rows["kernels"] else [])]
+    timed = [row for row in memory if row[3] is not None]
+    fullest = min(timed, key=lambda row: (-row[3], row[0], row[1] or ""), default=None)
+    names = {process: name or "" for process, name, *_ in processes}
+    peaks = [Peak(names.get(process, ""), device, size) for process, device, size, *_ in memory if size is not None]
+    head = Summary(
         reel=str(reel.path),
-        wall_ns=_wall_ns(connection),
-        ops=sum(count for _, count, _ in kinds),
-        threads=_count(connection, "threads"),
-        steps=_count(connection, "(SELECT DISTINCT step FROM steps)"),
+        wall_ns=next((length for length in (_length(recorded), _length(ops)) if length is not None), 0),
+        ops=sum(row[1] for row in kinds),
+        threads=rows["threads"],
+        steps=_count(connection, "(SELECT DISTINCT step FROM steps)") if rows["steps"] else 0,
         processes=len(processes),
-        incomplete_processes=tuple(name for name, complete, _ in processes if complete is False),
-        lost_events=sum(lost or 0 for _, _, lost in processes),
-        peak_memory=tuple(Peak(*peak) for peak in peaks),
-        top_level_ns={kind: time for kind, _, time in kinds if kind is not None and time},
-        recorded={part: _count(connection, table) > 0 for part, table in _OPTIONAL.items()},
+        incomplete_processes=tuple(row[1] for row in processes if row[2] is False),
+        lost_events=sum(row[3] or 0 for row in processes),
+        peak_memory=tuple(sorted(peaks, key=lambda peak: (-peak.bytes, peak.process, peak.device or ""))),
+        top_level_ns={row[0]: row[2] for row in kinds if row[0] is not None and row[2]},
+        recorded={part: rows[table] > 0 for part, table in _OPTIONAL.items()},
     )
+    begin, end = _bounds(times)
+    return Survey(head, begin, end, None if fullest is None else (fullest[0], fullest[1]))
+
+
+def _memory(connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    """Of each process and device: its peak, that of events whose time is known, the first and the last time."""
+    rows: list[Any] = connection.sql(
+        "SELECT process, device, max(total), max(total) FILTER (WHERE time_ns IS NOT NULL), min(time_ns), max(time_ns)"
+        " FROM allocs GROUP BY ALL"
+    ).fetchall()
+    return rows
+
+
+def _kernels(connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    rows: list[Any] = connection.sql("SELECT min(start_ns), max(start_ns + dur_ns) FROM kernels").fetchall()
+    return rows
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return int(connection.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 
-def _wall_ns(connection: duckdb.DuckDBPyConnection) -> int:
-    wall = connection.sql("SELECT max(end_ns) - min(start_ns) FROM processes").fetchall()[0][0]
-    if wall is None:
-        wall = connection.sql("SELECT max(start_ns + dur_ns) - min(start_ns) FROM ops").fetchall()[0][0]
-    return int(wall or 0)
+def _bounds(times: Iterable[Times]) -> Times:
+    """The earliest beginning and the latest end, of those that are known."""
+    begins, ends = zip(*times, strict=True) if (times := list(times)) else ((), ())
+    return (
+        min((begin for begin in begins if begin is not None), default=None),
+        max((end for end in ends if end is not None), default=None),
+    )
+
+
+def _length(times: Iterable[Times]) -> int | None:
+    begin, end = _bounds(times)
+    return None if begin is None or end is None else end - begin

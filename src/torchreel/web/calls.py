@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from torchreel.reel.files import open_parquet
 from torchreel.reel.reel import Process
-from torchreel.reel.tables import MODULES, TableDefinition
+from torchreel.reel.tables import MODULES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,18 +81,11 @@ class Calls:
         return self.take(np.argsort(self.starts, kind="stable"))
 
 
-def rows_in(process: Process, definition: TableDefinition) -> int:
-    """How many rows a table of a process has, by the end of its file."""
-    path = process.file(definition.name)
-    if path is None:
-        return int(process.table(definition, definition.names[:1]).num_rows)
-    with open_parquet(path) as parquet:
-        return int(parquet.metadata.num_rows)
-
-
 def numbers(table: pa.Table, name: str, otherwise: int = 0) -> Ints:
     """A column of whole numbers, with another one where there is none."""
     column = table[name]
+    if column.null_count and column.type.bit_width <= 32:  # such are exact as floats, and need no pyarrow.compute
+        return np.asarray(np.nan_to_num(column.to_numpy(zero_copy_only=False), nan=otherwise), np.int64)
     if column.null_count:
         column = column.fill_null(otherwise)
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)

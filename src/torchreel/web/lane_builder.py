@@ -39,7 +39,7 @@ class LaneBuilder:
         earliest = int(calls.starts.min())
         self._added += len(calls)
         threads, depths = numbers(table, "thread"), np.clip(numbers(table, "depth"), 0, FIRST_ASYNC - 1)
-        asynchronous = np.asarray(table["async"].fill_null(False).to_numpy(zero_copy_only=False), bool)
+        asynchronous = _flags(table["async"])
         if asynchronous.any():
             self._asynchronous.append((threads[asynchronous], calls.take(asynchronous)))
             rest = ~asynchronous
@@ -81,6 +81,15 @@ class LaneBuilder:
                 of_lane = calls.take((threads == thread) & (depths == depth))
                 found[thread, depth] = lane_of(self._process, thread, depth, of_lane)
         return found
+
+
+def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """What is not known is false. Where nothing is, pyarrow.compute need not be imported to say so."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), bool)
+    if column.null_count:
+        column = column.fill_null(False)
+    return np.asarray(column.to_numpy(zero_copy_only=False), bool)
 
 
 def lane_of(process: int, thread: int, depth: int, calls: Calls) -> Lane:

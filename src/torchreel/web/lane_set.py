@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.reel import Reel
 from torchreel.reel.growing import LivingProcess
 from torchreel.reel.reel import Process
+from torchreel.reel.row_count import rows_in
 from torchreel.reel.tables import KERNELS, OPS, TEXT
-from torchreel.web.calls import COLUMNS, Labels, ModuleNames, module_names, rows_in
+from torchreel.web.calls import COLUMNS, Labels, ModuleNames, module_names
 from torchreel.web.lane_builder import LaneBuilder
 from torchreel.web.lanes import Lane
 
@@ -117,10 +117,14 @@ class _Part:
 
 
 def _of_stream(table: pa.Table, row: dict[str, Any]) -> pa.Table:
+    import pyarrow.compute as pc  # takes as long to import as a tile to make, and a run without kernels needs none
+
     return table.filter(pc.and_(_is(table["device"], row["device"]), _is(table["stream"], row["stream"])))
 
 
 def _is(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
     if value is None:
         return pc.is_null(column)
     return pc.fill_null(pc.equal(column.cast(pa.string()) if column.type == TEXT else column, value), False)
@@ -128,6 +132,8 @@ def _is(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
 
 def _as_calls(kernels: pa.Table, thread: int) -> pa.Table:
     """Kernels as rows of `ops`; if those of a stream overlap, they are laid out as asynchronous calls are."""
+    import pyarrow.compute as pc
+
     rows = kernels.num_rows
     kernels = kernels.take(pc.sort_indices(kernels["start_ns"]))
     starts, durations = (kernels[name].fill_null(0).to_numpy() for name in ("start_ns", "dur_ns"))

@@ -11,12 +11,12 @@ import pyarrow as pa
 from torchreel.analyze.connection import opened
 from torchreel.reel import Reel
 from torchreel.reel.reel import Process
+from torchreel.reel.row_count import rows_in
 from torchreel.reel.tables import ALLOCS
-from torchreel.web.calls import dictionary, rows_in
+from torchreel.web.calls import dictionary
 from torchreel.web.growing_array import GrowingArray
 
 if TYPE_CHECKING:
-    import duckdb
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -47,26 +47,12 @@ class Curve:
         return np.where(is_before, 0, least).astype(np.float32), np.where(is_before, 0, most).astype(np.float32)
 
 
-def curve_of(reel: Reel, origin: int) -> Curve | None:
-    """The memory of the process and device that had most of it; None if none was recorded."""
-    with opened(reel, ("allocs",)) as connection:
-        fullest = _fullest(connection)
-    if fullest is None:
-        return None
-    process, device, _ = fullest
+def curve_of(reel: Reel, origin: int, process: int, device: str | None) -> Curve:
+    """The memory of one device of a process."""
     (part,) = (part for part in reel.parts if part.index == process)
     # Row by row DuckDB takes three times as long as Arrow.
     curve = _in_order(part, device or "") or _sorted(part, device or "")
     return Curve(curve.times - origin, curve.totals)
-
-
-def _fullest(connection: duckdb.DuckDBPyConnection) -> tuple[int, str | None, int] | None:
-    """The process and device that had most memory, and how much."""
-    rows = connection.sql(
-        "SELECT process, device, max(total) FROM allocs WHERE time_ns IS NOT NULL"
-        " GROUP BY ALL HAVING max(total) IS NOT NULL ORDER BY max(total) DESC, 1, 2 LIMIT 1"
-    ).fetchall()
-    return rows[0] if rows else None
 
 
 @dataclass(frozen=True)

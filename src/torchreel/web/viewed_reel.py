@@ -14,13 +14,15 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchreel.analyze import Summary, summary
+from torchreel.analyze import Summary
 from torchreel.analyze.connection import opened, reading
 from torchreel.analyze.memory import DeviceMemory, device_memories
+from torchreel.analyze.summary import Survey, survey
 from torchreel.reel import Reel
 from torchreel.reel.growing import GrowingReel
+from torchreel.reel.row_count import rows_in
 from torchreel.reel.tables import TABLES
-from torchreel.web.calls import Labels, rows_in
+from torchreel.web.calls import Labels
 from torchreel.web.hidden_kinds import without_kinds
 from torchreel.web.lane_set import LaneSet
 from torchreel.web.lanes import Lane
@@ -43,7 +45,7 @@ class ViewedReel:
         self.reel = reel
         self.other = other
         """A second reel to compare it with."""
-        self.origin, self.end = _extent(reel) if before is None else before._extent_now(reel)
+        self.origin, self.end = _extent(self._survey) if before is None else before._extent_now(reel)
         """When it began, as time since the epoch, and how long it is."""
         self._lane_set: LaneSet = LaneSet(self.origin) if before is None else before._lane_set
         self._asking = threading.Lock()
@@ -87,7 +89,8 @@ class ViewedReel:
     @functools.cached_property
     def curve(self) -> Curve | None:
         """The memory of the process and device that had most of it; None if none was recorded."""
-        return curve_of(self.reel, self.origin)
+        fullest = self._survey.fullest
+        return None if fullest is None else curve_of(self.reel, self.origin, *fullest)
 
     @functools.cached_property
     def devices(self) -> list[DeviceMemory]:
@@ -114,9 +117,13 @@ class ViewedReel:
     def range_if_given(self, query: Query) -> tuple[int, int] | None:
         return self.range(query) if "begin" in query else None
 
-    @functools.cached_property
+    @property
     def summary(self) -> Summary:
-        return summary(self.reel)
+        return self._survey.summary
+
+    @functools.cached_property
+    def _survey(self) -> Survey:
+        return survey(self.reel)
 
     @functools.cached_property
     def modules_by_id(self) -> dict[tuple[int, int], dict[str, Any]]:
@@ -197,13 +204,8 @@ def _by_id(reel: Reel, table: str, columns: list[str]) -> dict[tuple[int, int], 
     return {(row["process"], row["id"]): row for row in reel.table(table, columns).to_pylist()}
 
 
-def _extent(reel: Reel) -> tuple[int, int]:
+def _extent(found: Survey) -> tuple[int, int]:
     """When the reel begins, as time since the epoch, and how long it is."""
-    with opened(reel, ("processes", "ops", "allocs", "kernels")) as connection:
-        begin, end = connection.sql(
-            "SELECT min(b), max(e) FROM (SELECT min(start_ns) AS b, max(end_ns) AS e FROM processes"
-            " UNION ALL SELECT min(start_ns), max(start_ns + dur_ns) FROM ops"
-            " UNION ALL SELECT min(start_ns), max(start_ns + dur_ns) FROM kernels"
-            " UNION ALL SELECT min(time_ns), max(time_ns) FROM allocs)"
-        ).fetchall()[0]
-    return (0, 1) if begin is None else (int(begin), max(int(end) - int(begin), 1))
+    if found.begin_ns is None or found.end_ns is None:
+        return 0, 1
+    return found.begin_ns, max(found.end_ns - found.begin_ns, 1)

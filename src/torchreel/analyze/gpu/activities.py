@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.analyze.gpu.calls import Calls
 from torchreel.analyze.gpu.intervals import Intervals, union
@@ -136,6 +135,8 @@ class Activities:
 
 def activities(reel: Reel) -> Activities:
     """Read the activities of all devices."""
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     table = reel.table("kernels", list(_COLUMNS))
     if table["start_ns"].null_count:
         table = table.filter(pc.is_valid(table["start_ns"]))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.analyze.memory.fragmentation import Pool, returnable
 from torchreel.analyze.memory.model.device import DeviceMemory
@@ -171,6 +170,8 @@ class _Walk:
 
     def _events(self) -> Iterator[tuple[int, bool, _Range]]:
         """Position, whether memory was taken, and the range."""
+        import pyarrow.compute as pc  # slow to import, and few questions need it
+
         history = self._memory.history
         if not history.reserves:
             return

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.analyze.connection import opened
 from torchreel.analyze.source.placed_stacks import place_stacks
@@ -93,6 +92,8 @@ def _held(places: pa.Table, regions: pa.Table) -> pa.Table:
     The lines of a file stand side by side, so a region is a run of them, found by its ends: work grows with the number
     of regions and of what they hold, not with their product.
     """
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     numbers = pc.unique(places["file"])
     files = pc.index_in(places["file"], numbers).to_numpy().astype(np.int64)
     keys = _key(files, places["line"])
@@ -120,6 +121,8 @@ def _key(files: Ints, lines: pa.ChunkedArray) -> Ints:
 
 def _in_order(regions: pa.Table, found: pa.Table) -> pa.Table:
     """The costs for each region: zeros for those that no call entered."""
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     row = np.full(regions.num_rows, -1)
     row[found["region"].to_numpy()] = np.arange(found.num_rows)
     taken = found.take(pa.array(row, mask=row < 0))

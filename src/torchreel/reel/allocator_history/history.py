@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.reel.allocator_history.actions import CODES, FREES_BLOCK, MAKES_BLOCK, OOM, OTHER, RELEASES, RESERVES
 from torchreel.reel.allocator_history.blocks import Blocks, blocks
@@ -194,6 +193,8 @@ def histories(reel: Reel, more: Iterable[str] = ()) -> list[AllocatorHistory]:
 
     `more` names columns of allocs that the caller reads in `event_rows`.
     """
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     tables = {name: reel.table(name) for name in ("blocks", "segments", "devices", "processes")}
     tables["allocs"] = reel.table("allocs", [*_COLUMNS, *more])
     found = []
@@ -223,11 +224,15 @@ def histories_of(tables: Mapping[str, pa.Table], process: int = 0) -> list[Alloc
 
 
 def _devices(table: pa.Table) -> list[str | None]:
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     names: list[str | None] = pc.unique(table["device"]).to_pylist()
     return names
 
 
 def _of_device(table: pa.Table, device: str) -> pa.Table:
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     return table.filter(pc.equal(pc.cast(table["device"], pa.string()).fill_null(""), device))
 
 

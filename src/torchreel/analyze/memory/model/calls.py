@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
 from torchreel.reel import Reel
 from torchreel.reel.columns import NOTHING, Ints, Mask, ints, rows_of, texts
@@ -77,6 +76,8 @@ def _twice(up: Ints) -> Ints:
 
 def calls_of(reel: Reel, process: int) -> Calls:
     """Read the calls of one process."""
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     table = reel.table("ops", _COLUMNS)
     table = table.filter(pc.equal(table["process"], process))
     order = np.argsort(ints(table, "id"), kind="stable")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.analyze.memory.model.calls import Calls, calls_of
 from torchreel.analyze.memory.model.stacks import Stacks, stacks_of
@@ -68,5 +67,7 @@ class Run:
         return [paths[row] if row >= 0 else None for row in rows_of(ids, modules)]
 
     def _table(self, name: str) -> pa.Table:
+        import pyarrow.compute as pc  # slow to import, and few questions need it
+
         table = self.reel.table(name)
         return table.filter(pc.equal(table["process"], self.process))

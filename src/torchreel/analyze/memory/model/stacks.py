@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from torchreel.analyze.source.frames import LIBRARY, NATIVE, TORCH, USER, Frame, frame_of
 from torchreel.reel import Reel
@@ -140,6 +139,8 @@ def _operator(frames: list[Frame]) -> str | None:
 
 def stacks_of(reel: Reel, process: int) -> Stacks:
     """Read the stacks of one process."""
+    import pyarrow.compute as pc  # slow to import, and few questions need it
+
     stacks, frames = (reel.table(name) for name in ("stacks", "frames"))
     stacks = stacks.filter(pc.equal(stacks["process"], process))
     frames = frames.filter(pc.equal(frames["process"], process))
