@@ -15,7 +15,16 @@ const PATTERNS: [Family, RegExp][] = [
   ["copy", /[Mm]emcpy|[Mm]emset|copy|clone|contiguous|::to$|_to_copy|::cat|stack|empty|view|reshape|transpose|permute|expand|slice|select|as_strided|detach|::t$|split|zero|fill|View|Transpose|TBackward|Expand|Slice|Select|AccumulateGrad|Clone|ones|full/],
 ];
 
+const known = new Map<string, Family>();
+
 export function family(name: string, kind: string): Family {
+  const key = `${kind} ${name}`;
+  let found = known.get(key);
+  if (!found) known.set(key, (found = matched(name, kind)));
+  return found;
+}
+
+function matched(name: string, kind: string): Family {
   const plain = label(name, kind);
   if (/DataLoader/.test(name)) return "data";
   if (/^Optimizer\./.test(name)) return "optimizer";

@@ -1,7 +1,7 @@
 /** The timeline on one canvas. Nothing is drawn per call: at most one mark per lane and pixel, one redraw per frame. */
 import type { About } from "../api.ts";
 import { DrawnCanvas } from "../drawn_canvas.ts";
-import { blend, boxLabel, colors, family, withoutSpace } from "../families.ts";
+import { blend, boxLabel, colors, FAMILIES, family, withoutSpace } from "../families.ts";
 import { AXIS, COUNTER, type Counters, drawAxis, drawCounters, drawMarks, drawMemory, drawSteps, LEFT, MARKS, MEMORY, type Sheet, STEPS } from "./head.ts";
 import type { Mark } from "./marks.ts";
 import { GROUP, type Tile, Tiles } from "./tiles.ts";
@@ -32,8 +32,10 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
   private readonly shortened = new Map<string, string>();
   palette = colors();
   private shades: string[][] = [];
-  private widths: number[] = [];
-  private shortWidths: number[] = [];
+  /** Of text in a call. */
+  textColor = "";
+  /** Names that this frame writes, all after the boxes: another colour for each box and each name would cost more than they. */
+  private readonly written: { text: string; x: number; y: number }[] = [];
 
   constructor(canvas: HTMLCanvasElement, public about: About, hide: string, private folded: ReadonlySet<string>) {
     super(canvas);
@@ -41,7 +43,6 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
     this.layOut();
     this.view.end = about.end;
     this.takeSize();
-    this.measure();
     this.recolor();
   }
 
@@ -63,7 +64,6 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
     this.layOut();
     this.tiles.grow(about.end, changedFrom);
     this.recolor();
-    this.measure();
   }
 
   private get hasMemory(): boolean {
@@ -84,9 +84,9 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
   /** The groups of lanes that are in view; memory comes with the first. */
   private get groups(): Set<number> {
     const found = new Set([0]);
+    const [scroll, room] = [this.view.scroll, this.height - this.top];
     this.laneTop.forEach((top, lane) => {
-      const y = this.top + top - this.view.scroll;
-      if (y > this.top - ROW && y < this.height) found.add(Math.floor(lane / GROUP));
+      if (top - scroll > -ROW && top - scroll < room) found.add(Math.floor(lane / GROUP));
     });
     return found;
   }
@@ -102,27 +102,18 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
 
   recolor(): void {
     this.palette = colors();
+    this.textColor = document.documentElement.dataset.theme === "dark" ? "#0d1016" : "#ffffff";
     const { ground } = this.palette;
-    this.shades = this.about.labels.map(([name, kind]) => {
-      const color = this.palette[family(name, kind)];
-      return Array.from({ length: SHADES }, (_, at) => blend(color, ground, 0.25 + (0.75 * (at + 1)) / SHADES));
-    });
+    const shades = new Map(FAMILIES.map((each) => [each, Array.from({ length: SHADES }, (_, at) => blend(this.palette[each], ground, 0.25 + (0.75 * (at + 1)) / SHADES))]));
+    this.shades = this.about.labels.map(([name, kind]) => shades.get(family(name, kind))!);
     this.redraw();
   }
 
   resize(): void {
     if (this.hasItsSize) return;
     this.takeSize();
-    this.measure();
     this.redraw();
   }
-  private measure(): void {
-    const wide = (name: string) => this.pen.measureText(name).width;
-    this.widths = this.names.map(wide);
-    this.shortWidths = this.short.map((name, at) => (name === this.names[at] ? this.widths[at] : wide(name)));
-  }
-
-
   show(begin: number, end: number): void {
     const span = Math.min(Math.max(end - begin, LEAST_NS), this.about.end);
     const middle = (begin + end) / 2;
@@ -274,10 +265,13 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
     pen.fillStyle = palette.panel;
     const seen = this.tracks.filter((track) => track.top + track.height > this.view.scroll && track.top < this.view.scroll + this.height - this.top);
     for (const track of seen) pen.fillRect(0, this.top + track.top - this.view.scroll, this.width, HEAD - 4);
+    this.written.length = 0;
     for (const [tile, from, to] of visible) for (const span of tile.spans.values()) {
       const y = this.top + this.laneTop[span.lane] - this.view.scroll; // not a number for a lane of a folded track
       if (y > this.top - ROW && y < this.height) this.drawLane(tile, span.from, span.to, y, from, to);
     }
+    pen.fillStyle = this.textColor;
+    for (const { text, x, y } of this.written) pen.fillText(text, x, y);
     this.drawSelection();
     pen.fillStyle = palette.panel;
     pen.fillRect(0, this.top, LEFT - 1, this.height);
@@ -305,10 +299,12 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
     const faded = this.matches.size > 0;
     let done = -1;
     let fill = "";
-    for (let i = first; i < last; i++) {
+    // Calls of a lane follow each other: the first that is seen may have begun before the left edge, none before it is.
+    for (let i = Math.max(first, after(tile.x, first, last, (left - offset) / scale) - 1); i < last; i++) {
       let a = offset + tile.x[i] * scale;
+      if (a > right) break;
       let b = a + tile.w[i] * scale;
-      if (b < left || a > right) continue;
+      if (b < left) continue;
       // A call that goes on in the tile beside this one is one box, with one name.
       const goesOn = b > right && right < this.width;
       const named = a < left && left > LEFT && left - Math.max(a, LEFT) > 28;
@@ -324,25 +320,19 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
       if (color !== fill) pen.fillStyle = fill = color;
       pen.fillRect(begin, y, end - begin - (end - begin > 3 && !goesOn ? 1 : 0), ROW - 1);
       done = end;
-      if (b - a > 28 && !named) {
-        this.write(name, a + 4, b - a - 6, y);
-        fill = "";
-      }
+      if (b - a > 28 && !named) this.write(name, a + 4, b - a - 6, y);
     }
   }
 
   private write(name: number, x: number, room: number, y: number): void {
-    const fitsWhole = this.widths[name] <= room;
-    const text = (fitsWhole ? this.names : this.short)[name] ?? "";
-    const fits = fitsWhole ? text.length : Math.floor((room / (this.shortWidths[name] || 1)) * text.length);
-    this.pen.fillStyle = this.textColor;
-    if (fits >= text.length) this.pen.fillText(text, x, y + 12);
-    else if (fits > 2) this.pen.fillText(`${text.slice(0, fits - 1)}…`, x, y + 12);
-  }
-
-  /** Of text in a call. */
-  get textColor(): string {
-    return document.documentElement.dataset.theme === "dark" ? "#0d1016" : "#ffffff";
+    const whole = this.names[name] ?? "";
+    const fitsWhole = this.widthOf(whole) <= room;
+    const text = fitsWhole ? whole : (this.short[name] ?? "");
+    if (fitsWhole || this.widthOf(text) <= room) { this.written.push({ text, x, y: y + 12 }); return; }
+    // Letters are not equally wide: what is counted by the mean may be too much.
+    let fits = Math.floor((room / this.widthOf(text)) * text.length) - 1;
+    while (fits > 1 && this.widthOf(`${text.slice(0, fits)}…`) > room) fits--;
+    if (fits > 1) this.written.push({ text: `${text.slice(0, fits)}…`, x, y: y + 12 });
   }
 
   private drawSelection(): void {
@@ -369,6 +359,17 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
     }
   }
 
+  private readonly measured = new Map<string, number>();
+  /** How wide a text is: the same few stand in the head from frame to frame. */
+  widthOf(text: string): number {
+    let found = this.measured.get(text);
+    if (found === undefined) {
+      if (this.measured.size > 5000) this.measured.clear();
+      this.measured.set(text, (found = this.pen.measureText(text).width));
+    }
+    return found;
+  }
+
   fitted(text: string, room: number): string {
     const key = `${Math.round(room)} ${text}`;
     let found = this.shortened.get(key);
@@ -380,4 +381,14 @@ export class TimelineCanvas extends DrawnCanvas implements Sheet {
     }
     return found;
   }
+}
+
+/** The first of sorted values, from one place to another, that is greater than a value. */
+export function after(values: ArrayLike<number>, from: number, to: number, value: number): number {
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (values[middle] > value) to = middle;
+    else from = middle + 1;
+  }
+  return from;
 }

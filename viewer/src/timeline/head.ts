@@ -24,6 +24,7 @@ export type Sheet = {
   readonly stepsTop: number; readonly memoryTop: number; readonly countersTop: number;
   x: (time: number) => number;
   fitted: (text: string, room: number) => string;
+  widthOf: (text: string) => number;
 };
 
 export function drawAxis(sheet: Sheet): void {
@@ -39,7 +40,7 @@ export function drawAxis(sheet: Sheet): void {
     pen.fillRect(x, AXIS - 6, 1, sheet.height);
     const text = units.time(time);
     pen.fillStyle = palette.soft;
-    if (x + 4 + pen.measureText(text).width < sheet.width) pen.fillText(text, x + 4, 18);
+    if (x + 4 + sheet.widthOf(text) < sheet.width) pen.fillText(text, x + 4, 18);
   }
 }
 
@@ -47,22 +48,24 @@ export function drawSteps(sheet: Sheet): void {
   const { pen, palette } = sheet;
   pen.fillStyle = palette.panel;
   pen.fillRect(0, sheet.stepsTop, sheet.width, STEPS);
+  const { steps } = sheet.about;
   let narrow = 0;
-  for (const [step, begin, end] of sheet.about.steps) {
-    if (end < sheet.view.begin || begin > sheet.view.end) continue;
-    const [a, b] = [Math.max(LEFT, sheet.x(begin)), Math.min(sheet.width, sheet.x(end))];
+  for (const each of steps) {
+    if (each[2] < sheet.view.begin || each[1] > sheet.view.end) continue;
+    const [step, begin, end] = each;
     if ((end - begin) / sheet.nsPerPixel < LEAST_STEP) { narrow++; continue; } // a blur says less than their number
+    const [a, b] = [Math.max(LEFT, sheet.x(begin)), Math.min(sheet.width, sheet.x(end))];
     pen.fillStyle = step % 2 ? palette.ground : palette.line;
     pen.fillRect(a, sheet.stepsTop, b - a, STEPS - 1);
     const text = `step ${step}`;
-    if (b - a > 44 && pen.measureText(text).width + 10 <= b - a) {
+    if (b - a > 44 && sheet.widthOf(text) + 10 <= b - a) {
       pen.fillStyle = palette.ink;
       pen.fillText(text, a + 5, sheet.stepsTop + 12);
     }
   }
   if (narrow > 1) {
     pen.fillStyle = palette.soft;
-    pen.fillText(`${units.count(narrow)} ${narrow === sheet.about.steps.length ? "steps" : "short steps"} in view`, LEFT + 5, sheet.stepsTop + 12);
+    pen.fillText(`${units.count(narrow)} ${narrow === steps.length ? "steps" : "short steps"} in view`, LEFT + 5, sheet.stepsTop + 12);
   }
 }
 
@@ -96,7 +99,7 @@ export function drawMarks(sheet: Sheet): void {
     if (x >= free) {
       pen.fillStyle = palette.ink;
       pen.fillText(sheet.fitted(name, 120), x + 10, AXIS + 11);
-      free = x + 20 + Math.min(120, pen.measureText(name).width);
+      free = x + 20 + Math.min(120, sheet.widthOf(name));
     }
   }
 }
@@ -129,21 +132,32 @@ export function drawMemory(sheet: Sheet, visible: [Tile, number, number, number]
   const peak = sheet.about.summary.peak_memory[0].bytes || 1;
   const floor = sheet.memoryTop + MEMORY;
   pen.fillStyle = palette.memory;
-  for (const [tile, from, to] of visible) {
-    const first = Math.floor((from - tile.begin) / tile.step);
-    const last = Math.min(Math.ceil((to - tile.begin) / tile.step), tile.high.length);
-    for (let i = Math.max(first, 0); i < last; i++) {
-      const x = sheet.x(tile.begin + i * tile.step);
-      const wide = Math.max(1, tile.step / sheet.nsPerPixel);
-      if (x + wide < LEFT || x > sheet.width) continue;
-      const high = (tile.high[i] / peak) * (MEMORY - 12);
-      pen.fillRect(Math.max(x, LEFT), floor - high, wide, high);
-    }
-  }
+  for (const [tile, from, to] of visible) drawOutline(sheet, tile, from, to, floor, (MEMORY - 12) / peak);
   pen.fillStyle = palette.panel;
   pen.fillRect(0, sheet.memoryTop, LEFT - 1, MEMORY);
   pen.fillStyle = palette.ink;
   pen.fillText("memory", 12, sheet.memoryTop + 16);
   pen.fillStyle = palette.soft;
   pen.fillText(`peak ${units.bytes(peak)}`, 12, sheet.memoryTop + 32);
+}
+
+/** The most in each pixel of the screen, pixels of the same height as one box. */
+function drawOutline(sheet: Sheet, tile: Tile, from: number, to: number, floor: number, scale: number): void {
+  const { pen } = sheet;
+  const first = Math.max(0, Math.floor((Math.max(from, sheet.view.begin) - tile.begin) / tile.step));
+  const last = Math.min(Math.ceil((Math.min(to, sheet.view.end) - tile.begin) / tile.step), tile.high.length);
+  const offset = sheet.x(tile.begin);
+  const wide = tile.step / sheet.nsPerPixel;
+  let [begin, high] = [Math.max(LEFT, Math.floor(offset + first * wide)), 0];
+  const fill = (end: number) => { if (end > begin && high > 0) pen.fillRect(begin, floor - high, end - begin, high); };
+  for (let i = first; i < last;) {
+    const pixel = Math.max(LEFT, Math.floor(offset + i * wide));
+    let most = 0;
+    let next = i;
+    do most = Math.max(most, tile.high[next++]); while (next < last && Math.floor(offset + next * wide) <= pixel);
+    const wanted = Math.round(most * scale * 2) / 2;
+    if (wanted !== high) { fill(pixel); [begin, high] = [pixel, wanted]; }
+    i = next;
+  }
+  fill(Math.min(sheet.width, Math.ceil(offset + last * wide)));
 }

@@ -30,7 +30,9 @@ export function tracks(about: About, folded: ReadonlySet<string>): Track[] {
 
 function title(about: About, process: number, thread: number): string {
   const found = about.threads.find((each) => each.process === process && each.id === thread);
-  const name = found?.name || `thread ${thread}`;
+  // Threads of one name are told apart by their numbers.
+  const alike = found && about.threads.some((each) => each !== found && each.process === process && each.name === found.name);
+  const name = found?.name ? `${found.name}${alike ? ` ${found.os_id ?? found.id}` : ""}` : `thread ${thread}`;
   if (about.processes.length < 2) return name;
   const owner = about.processes.find((each) => each.process === process);
   return `${owner?.rank != null ? `rank ${owner.rank}` : process === 0 ? "main" : `pid ${owner?.pid}`} · ${name}`;
