@@ -100,6 +100,24 @@ def test_a_line_has_an_address(page: Page, directory: Path) -> None:
     assert f"line={COSTLY}" in page.address()
 
 
+@pytest.mark.parametrize("width", [1280, 2560])
+def test_numbers_of_lines_stand_below_each_other(page: Page, directory: Path, width: int) -> None:
+    """With and without a cost, and where the parts of self are hidden for want of room."""
+    page.page.set_viewport_size({"width": width, "height": 800})
+    try:
+        for name in ("same.py", "long.py"):
+            shown(page, directory / name)
+            ends = page.page.evaluate(_ENDS)
+            assert len(ends) > 2 and {len(set(column)) for column in zip(*ends, strict=True)} == {1}, name
+    finally:
+        page.page.set_viewport_size({"width": 1280, "height": 800})
+
+
+# Where the number and the text of each row end, the head's too.
+_ENDS = """() => [...document.querySelectorAll('.code tr')].map((row) =>
+    [...row.cells].slice(-2).map((cell) => Math.round(cell.getBoundingClientRect().right)))"""
+
+
 def test_a_long_file_is_folded_where_nothing_costs(page: Page, directory: Path) -> None:
     lines, _, _ = shown(page, directory / "long.py")
     folds = page.page.locator(".fold button")

@@ -132,6 +132,8 @@ function fit(pen: CanvasRenderingContext2D, text: string, x: number, y: number, 
   const short = withoutSpace(long);
   const wide = pen.measureText(short).width;
   if (wide <= room) { pen.fillText(short, x, y); return; }
-  const fits = Math.floor((room / wide) * short.length) - 1;
+  let fits = Math.floor((room / wide) * short.length) - 1;
+  // Letters are not equally wide: what was counted by the mean may be too much.
+  while (fits > 1 && pen.measureText(`${short.slice(0, fits)}…`).width > room) fits--;
   if (fits > 1) pen.fillText(`${short.slice(0, fits)}…`, x, y);
 }

@@ -139,20 +139,25 @@ function Code({ file, lines, text, wanted }: { file: string; lines: Line[]; text
       <thead><tr><th class="n">self</th><th class="n part">forward</th><th class="n part">backward</th><th class="n">total</th><th class="n">calls</th><th class="n">bytes</th><th /><th class="n" aria-label="line">#</th><th class="text">{parts ? "" : "function"}</th></tr></thead>
       <tbody>
         {items.slice(0, MOST_ROWS).map((item) => {
-          if (typeof item === "object") return <tr key={`fold ${item.to}`} class="fold"><td colSpan={7} /><td class="n">⋮</td><td class="text"><button onClick={() => open([...opened, { from: item.from, to: Math.min(item.to, item.from + OPENED_AT_ONCE - 1) }])}>{units.count(item.to - item.from + 1)} lines without a call</button></td></tr>;
+          if (typeof item === "object") return <tr key={`fold ${item.to}`} class="fold"><NoCosts /><td class="n">⋮</td><td class="text"><button onClick={() => open([...opened, { from: item.from, to: Math.min(item.to, item.from + OPENED_AT_ONCE - 1) }])}>{units.count(item.to - item.from + 1)} lines without a call</button></td></tr>;
           const cost = costs.get(item);
           return (
             <tr key={item} ref={item === first ? row : undefined} class={item === wanted ? "hot" : ""} data-testid={cost ? "source-line" : undefined} data-line={item} data-self-ns={cost?.self_ns} data-total-ns={cost?.total_ns}>
-              {cost ? <Costs cost={cost} most={most} /> : <td colSpan={7} />}
+              {cost ? <Costs cost={cost} most={most} /> : <NoCosts />}
               <td class="n"><a href={href("source", { file, line: String(item) })}>{item}</a></td>
               <td class="text">{parts ? (parts[item - 1] ?? []).map(([kind, part]) => (kind ? <span class={`py-${kind}`}>{part}</span> : part)) : cost?.function}</td>
             </tr>
           );
         })}
-        {items.length > MOST_ROWS && <tr class="fold"><td colSpan={8} /><td class="text">{units.count(items.length - MOST_ROWS)} more lines are not shown</td></tr>}
+        {items.length > MOST_ROWS && <tr class="fold"><NoCosts /><td class="n" /><td class="text">{units.count(items.length - MOST_ROWS)} more lines are not shown</td></tr>}
       </tbody>
     </table>
   );
+}
+
+/** As many cells as there are costs, the same of them hidden where there is little room: numbers and text stay below each other. */
+function NoCosts() {
+  return <><td /><td class="part" /><td class="part" /><td colSpan={4} /></>;
 }
 
 function Costs({ cost, most }: { cost: Line; most: number }) {
