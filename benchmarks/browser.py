@@ -33,6 +33,12 @@ class Browser:
     def memory(self) -> int:
         return sum(map(private_bytes, self._own()))
 
+    def driver_s(self) -> float:
+        """Of this process and of what drives the browser for it."""
+        own = set(self._own())
+        drivers = (pid for pid in _descendants() if pid not in own and "playwright" in _name(pid))
+        return cpu_s(os.getpid()) + sum(map(cpu_s, drivers))
+
     @property
     def used_s(self) -> float:
         return self.cpu_s() - self._empty_s
@@ -79,6 +85,12 @@ def cpu_s(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / _TICKS
     return 0.0
+
+
+def all_cpu_s() -> float:
+    """Of all processes of the machine since it started; guests are in the times of users already."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + irq + softirq) / _TICKS
 
 
 def private_bytes(pid: int) -> int:

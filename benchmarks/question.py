@@ -30,6 +30,7 @@ NAMES = (
     "graphs_share",
     "edge",
     "viewer",
+    "viewer_frames",
     "atlas",
 )
 # Only when named: they need valgrind, other tools, snapshots and traces that are not in the repository, or are about

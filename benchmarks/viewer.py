@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
-import itertools
 import json
 import os
 import statistics
@@ -30,6 +29,7 @@ from benchmarks.long_reel import lengthen
 from benchmarks.result import Goal, Result, Spread
 
 ROUNDS = 3
+LOOK_EVERY_S = 0.5
 GESTURES = (("w", 2.0), ("d", 2.0), ("s", 1.0), ("a", 2.0), ("w", 2.0), ("s", 3.0))
 
 
@@ -52,7 +52,7 @@ def measure(quick: bool) -> list[Result]:
 
 
 def _measure(directory: Path, small: int, large: int, rounds: int) -> list[Result]:
-    _record(directory / "run.reel")
+    record(directory / "run.reel")
     reels = {size: directory / f"{size}.reel" for size in (small, large)}
     for size, path in reels.items():
         lengthen(directory / "run.reel", path, size)
@@ -66,8 +66,7 @@ def _measure(directory: Path, small: int, large: int, rounds: int) -> list[Resul
             found.setdefault(f"overview {size}", []).append(_ours(path, "overview", move=False))
             found.setdefault(f"timeline {size}", []).append(_ours(path, "timeline", move=True))
     answers = _answers(reels[large])
-    pace = _pace(reels[large], large)
-    return [*_drawn(found, small, large), *_frames(found, small, large), *pace, *_memory(found, small, large), *answers]
+    return [*_drawn(found, small, large), *_frames(found, small, large), *_memory(found, small, large), *answers]
 
 
 def _drawn(found: dict[str, list[Cost]], small: int, large: int) -> list[Result]:
@@ -94,53 +93,16 @@ def _frames(found: dict[str, list[Cost]], small: int, large: int) -> list[Result
         what = f"browser CPU per painted frame, {size:,} calls / Perfetto UI, {small:,}"
         detail = f"{statistics.median(per_frame(f'timeline {size}')):.1f} against {statistics.median(theirs):.1f} ms"
         results.append(Result(what, Spread.of(ratios), Goal(limit), detail=detail))
-    drawing = [_p95(cost.drawing_ms) for cost in found[f"timeline {large}"] if cost.drawing_ms]
+    drawing = [p95(cost.drawing_ms) for cost in found[f"timeline {large}"] if cost.drawing_ms]
     results.append(Result(f"drawing a frame, {large:,} calls, p95", Spread.of(drawing), None, "ms"))
     return results
 
 
-def _p95(values: Sequence[float]) -> float:
+def p95(values: Sequence[float]) -> float:
     return sorted(values)[int(0.95 * (len(values) - 1))]
 
 
-# Times of all frames of the browser, whether something was drawn in them or not.
-_TIME_FRAMES = """() => {
-    window.frameTimes = [];
-    const tick = (now) => { window.frameTimes.push(now); requestAnimationFrame(tick); };
-    requestAnimationFrame(tick);
-}"""
-
-
-def _pace(path: Path, calls: int) -> list[Result]:
-    """From frame to frame while keys are held: meaningful where nothing else runs."""
-    from playwright.sync_api import sync_playwright
-
-    with _viewing(path) as (url, _), sync_playwright() as started:
-        browser = Browser(started)
-        try:
-            _open(browser.page, url, "timeline")
-            browser.settle(2.0)
-            browser.page.evaluate(_TIME_FRAMES)
-            intervals: list[float] = []
-            for key, seconds in GESTURES:
-                browser.page.evaluate("window.frameTimes.length = 0")
-                _hold(browser.page, key, seconds)
-                times = browser.page.evaluate("window.frameTimes")
-                intervals += [after - before for before, after in itertools.pairwise(times)]
-        finally:
-            browser.close()
-    what, detail = f"panning and zooming, {calls:,} calls", f"{len(intervals)} frames at a load of {_load():.1f}"
-    return [
-        Result(f"{what}: from frame to frame, p95", Spread.of([_p95(intervals)]), Goal(20), "ms", detail),
-        Result(f"{what}: the longest", Spread.of([max(intervals)]), Goal(100), "ms", detail),
-    ]
-
-
-def _load() -> float:
-    return os.getloadavg()[0]
-
-
-def _hold(page: Any, key: str, seconds: float) -> None:
+def hold(page: Any, key: str, seconds: float) -> None:
     page.mouse.move(700, 420)
     page.keyboard.down(key)
     time.sleep(seconds)
@@ -161,7 +123,7 @@ def _memory(found: dict[str, list[Cost]], small: int, large: int) -> list[Result
     return [*results, Result(f"the Perfetto UI's memory, {small:,} calls", Spread.of(perfetto), None, "MB")]
 
 
-def _record(path: Path) -> None:
+def record(path: Path) -> None:
     program = Path(__file__).parents[1] / "examples" / "train_transformer.py"
     _command("record", "--all", "-o", path, program)
 
@@ -171,7 +133,7 @@ def _command(*arguments: object) -> None:
 
 
 @contextlib.contextmanager
-def _viewing(path: Path) -> Iterator[tuple[str, int]]:
+def viewing(path: Path) -> Iterator[tuple[str, int]]:
     """`torchreel view`, with bytecode kept from one start to the next, as an installed package has it."""
     command = [sys.executable, "-m", "torchreel", "view", str(path), "--no-browser"]
     kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(path.parent / "bytecode")}
@@ -196,7 +158,7 @@ def _look(open_page: Callable[[Any], None], server: int | None, painted: Callabl
             frames, before = painted(browser.page), browser.cpu_s()
             if move:
                 for key, seconds in GESTURES:
-                    _hold(browser.page, key, seconds)
+                    hold(browser.page, key, seconds)
                 browser.settle(1.0)
             cost = Cost(
                 cpu_s=cpu,
@@ -214,15 +176,15 @@ def _look(open_page: Callable[[Any], None], server: int | None, painted: Callabl
 
 
 def _ours(path: Path, screen: str, move: bool) -> Cost:
-    with _viewing(path) as (url, pid):
+    with viewing(path) as (url, pid):
         painted = "torchreel.painted"
-        return _look(lambda page: _open(page, url, screen), pid, lambda page: int(page.evaluate(painted)), move)
+        return _look(lambda page: open_page(page, url, screen), pid, lambda page: int(page.evaluate(painted)), move)
 
 
-def _open(page: Any, url: str, screen: str) -> None:
+def open_page(page: Any, url: str, screen: str) -> None:
     page.goto(f"{url}#/{screen}")
     while not page.evaluate("!!(window.torchreel && torchreel.ready && torchreel.idle)"):
-        time.sleep(0.1)
+        time.sleep(LOOK_EVERY_S)  # to look costs the browser some milliseconds
 
 
 class _PerfettoHandler(http.server.SimpleHTTPRequestHandler):
@@ -272,11 +234,11 @@ def _perfetto(trace: Path) -> Cost:
         page.goto(url)
         tracks = page.locator(".pf-track")
         while tracks.count() <= 3:
-            time.sleep(0.5)
+            time.sleep(LOOK_EVERY_S)
         closed = tracks.count()
         page.locator(".pf-track__shell--clickable", has_text=".py").first.click()
         while tracks.count() <= closed:
-            time.sleep(0.5)
+            time.sleep(LOOK_EVERY_S)
 
     try:
         return _look(open_page, None, lambda page: int(page.evaluate("window.paintedFrames")), move=True)
@@ -286,7 +248,7 @@ def _perfetto(trace: Path) -> Cost:
 
 def _answers(path: Path) -> list[Result]:
     """CPU of the server for a tile, the details of a call and an area, and how large they are."""
-    with _viewing(path) as (url, pid):
+    with viewing(path) as (url, pid):
         base, _, token = url.partition("?token=")
         opener = urllib.request.build_opener()
         port = base.rsplit(":", 1)[1].strip("/")
@@ -309,7 +271,7 @@ def _answers(path: Path) -> list[Result]:
                 costs.append((cpu_s(pid) - before) / 5 * 1e3)
             what, detail = f"{name}, CPU of the server, p95", f"{len(questions)} questions, 5 times each"
             results += [
-                Result(what, Spread.of([_p95(costs)]), Goal(30), "ms", detail),
+                Result(what, Spread.of([p95(costs)]), Goal(30), "ms", detail),
                 Result(f"{name}, the largest answer", Spread.of([max(sizes) / 1e3]), Goal(300), "KB"),
             ]
         return results
