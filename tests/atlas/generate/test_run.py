@@ -179,3 +179,29 @@ def test_a_root_may_be_named_by_a_link(tmp_path: Path) -> None:
         "train.py": 617,
         "model.py": 617,
     }
+
+
+def test_a_function_with_the_name_of_a_kernel_is_none_outside_of_torchs_namespace(tmp_path: Path) -> None:
+    folder = program(tmp_path / "program")
+    stack = ((f"{folder}/model.py", 5, "forward"),)
+    reel = recorded(folder, tmp_path / "run.reel", [call("aten::relu", 70, stack=stack)])
+    (folder / "mine.cpp").write_text("namespace mine {\nint relu(int x) {\n  return x;\n}\n}\nint relu(long x) {}\n")
+    build(tmp_path / "site", reel, {"program": folder}, jobs=1)
+    assert _kernel_of_relu(tmp_path / "site") == (None, None)
+    assert {row["self_ns"] for row in _of_file(tmp_path / "site", "mine.cpp")} == {None}
+    (folder / "native.cpp").write_text("namespace at::native {\n\nint relu(int x) {\n  return x;\n}\n}\n")
+    build(tmp_path / "site", reel, {"program": folder}, jobs=1)
+    assert _kernel_of_relu(tmp_path / "site") == ("native.cpp", 3)
+    assert {row["self_ns"] for row in _of_file(tmp_path / "site", "mine.cpp")} == {None}
+
+
+def _kernel_of_relu(site: Path) -> tuple[str | None, int | None]:
+    files = {row["id"]: row["path"] for row in tables.read(site, "files").to_pylist()}
+    [row] = [row for row in tables.read(site, "operators").to_pylist() if row["name"] == "aten::relu"]
+    return files.get(row["kernel_file"]), row["kernel_line"]
+
+
+def _of_file(site: Path, path: str) -> list[dict[str, object]]:
+    """The symbols of a file."""
+    [file] = [row["id"] for row in tables.read(site, "files").to_pylist() if row["path"] == path]
+    return [row for row in tables.read(site, "symbols").to_pylist() if row["file"] == file]

@@ -345,7 +345,7 @@ class _Build:
 
         registrations = [(file, one) for file, record in sorted(self.records.items()) for one in record.registrations]
         cpp = {file for file, one in self.records.items() if one.names.language in CPP}
-        definitions = merged.functions(cpp) if cpp and (registrations or self.run is not None) else {}
+        definitions = merged.kernels(cpp) if cpp and (registrations or self.run is not None) else {}
         if self.run is None:
             self.operators = operators(None, registrations, definitions)
             return

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torchreel.atlas.operators import Operators
 
 _COST_NAMES = {name for name, _, _ in COSTS}
+_OF_KERNELS = "^at::native(::|$)"
 OF_FILES = ("symbols", "imports", "keywords", "references")
 """The tables whose rows belong to one file each."""
 
@@ -156,14 +157,20 @@ class Merged:
         many = not old and sum(map(_row_count, fresh.values())) > MOST_ROWS.get(name, MOST_ROWS[""])
         return range(PARTS) if many else [None]
 
-    def functions(self, files: Collection[int]) -> dict[str, tuple[int, int]]:
-        """File and line of the functions that some files define, by name; of those that only one of them defines."""
+    def kernels(self, files: Collection[int]) -> dict[str, tuple[int, int]]:
+        """File and line of functions that may be kernels of torch, by name; of those that only one file defines.
+
+        The dispatch table means functions of `at::native`: one of the same name elsewhere is another one.
+        """
         import pyarrow.compute as pc
 
-        is_one = pc.and_(
-            pc.and_(pc.equal(self.symbols["kind"], "function"), pc.invert(self.symbols["declaration"])),
-            pc.is_in(self.symbols["file"], value_set=arrays.integers(sorted(files), pa.int32())),
+        symbols = self.symbols
+        conditions = (
+            pc.invert(symbols["declaration"]),
+            pc.is_in(symbols["file"], value_set=arrays.integers(sorted(files), pa.int32())),
+            pc.match_substring_regex(symbols["scope"].cast(pa.string()), _OF_KERNELS),
         )
+        is_one = functools.reduce(pc.and_, conditions, pc.equal(symbols["kind"], "function"))
         found: dict[str, tuple[int, int]] = {}
         several: set[str] = set()
         kept = self.symbols.select(["name", "file", "line"]).filter(is_one)
