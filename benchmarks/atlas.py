@@ -1,8 +1,8 @@
 """What does an atlas cost, beside ctags and Doxygen on the same trees?
 
 CPU seconds of whole processes with their children, user and system. The Python tree is that of the torch that is
-installed; the C++ tree are its headers. Rounds are interleaved, and ratios are taken within a round. Bytecode and
-compiled templates are kept from one process to the next, as an installed package has them.
+installed; the C++ tree are its headers. Rounds are interleaved, and ratios are taken within a round. Bytecode is kept
+from one process to the next, as an installed package has it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ ours and no word that only begins a sentence can be among them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -82,10 +83,11 @@ def _names(parsed: Parsed) -> dict[str, _Name]:
         if symbol.kind != "heading" or _is_phrase(symbol.name):
             _count(names, symbol.name, symbol.line)
     is_code = parsed.language == PYTHON or parsed.language in CPP
-    counted = [is_code or not _is_plain(use.name) for use in parsed.uses]
-    for slot, line in zip(parsed.slots, parsed.lines, strict=True):
-        if counted[slot]:
-            _count(names, parsed.uses[slot].name, line)
+    first = dict(zip(reversed(parsed.slots), reversed(parsed.lines), strict=True))
+    for slot, count in Counter(parsed.slots).items():
+        name = parsed.uses[slot].name
+        if is_code or not _is_plain(name):
+            _count(names, name, first[slot], count)
     return names
 
 
@@ -94,12 +96,12 @@ def _is_plain(word: str) -> bool:
     return word.isalpha() and (word.istitle() or word.isupper() or word.islower())
 
 
-def _count(names: dict[str, _Name], name: str, line: int) -> None:
+def _count(names: dict[str, _Name], name: str, line: int, count: int = 1) -> None:
     found = names.get(name)
     if found is None:
-        names[name] = _Name(line, 1)
+        names[name] = _Name(line, count)
     else:
-        found.count += 1
+        found.count += count
         found.line = min(found.line, line)
 
 

@@ -8,14 +8,13 @@ show their pictures (␁) instead, as for all control characters.
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 
 from torchreel.atlas.model import COMMENT, DEFINITION, KEYWORD, NUMBER, PREPROCESSOR, STRING
 
 _CLASSES = {COMMENT: "c", STRING: "s", KEYWORD: "k", NUMBER: "n", DEFINITION: "d", PREPROCESSOR: "p"}
 _CONTROL = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"} | {127: "␡"}
-_HAS_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL_BYTES = bytes(_CONTROL)
 
 
 def marked(text: str, tokens: Sequence[tuple[int, int, int]]) -> str:
@@ -61,4 +60,5 @@ def linked(marked_text: str, opening: Sequence[str]) -> str:
 
 def shown(text: str) -> str:
     """The text with pictures for control characters, of the same length."""
-    return text.translate(_CONTROL) if _HAS_CONTROL.search(text) else text
+    data = text.encode("utf-8", "surrogatepass")  # where such a character is one byte: to look for bytes is fastest
+    return text.translate(_CONTROL) if len(data.translate(None, _CONTROL_BYTES)) < len(data) else text

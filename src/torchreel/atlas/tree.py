@@ -111,10 +111,11 @@ def content(source: Source) -> bytes | None:
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
         descriptor = os.open(source.absolute, flags)
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
                 return None
-            data = stream.read(MOST_BYTES + 1)
+            data = stream.read()  # as much as the system says that there is, and what came since
     except (OSError, ValueError):
         return None
     return data if len(data) <= MOST_BYTES else None

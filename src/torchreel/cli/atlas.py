@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +67,7 @@ def command(
     from torchreel.atlas.generate.build import build
     from torchreel.cli.terminal.progress import stages
 
+    atexit.register(_end_at_once)
     opened = open_reel(reel, skip_damaged) if reel is not None else None
     with stages() as progress:
         built = build(
@@ -79,6 +83,12 @@ def command(
         )
     _say(built)
     return 0
+
+
+def _end_at_once() -> None:
+    """Keep Python from looking through all that it holds when the process ends. Native modules count what is left."""
+    if not sys.modules.keys() & {"torch", "torchreel._decode"}:
+        gc.freeze()
 
 
 def _named(sources: tuple[str, ...]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 
 from tests.atlas.site.example_facts import recorded_file_facts
 from torchreel.atlas.model import Costs, FileFacts, LineOp, Symbol
-from torchreel.atlas.site.source_lines import line_link, lines_of, source_lines
+from torchreel.atlas.site.source_lines import line_count, line_link, source_lines
 
 
 def test_each_line_has_its_id_its_symbols_and_its_cost() -> None:
@@ -66,6 +66,7 @@ def test_names_of_ops_are_escaped_in_the_gutter() -> None:
 
 
 def test_a_newline_at_the_end_begins_no_line() -> None:
-    assert lines_of("") == []
-    assert lines_of("\n") == [""]
-    assert lines_of("a\n\nb") == ["a", "", "b"]
+    assert line_count("") == 0
+    assert line_count("\n") == 1
+    assert line_count("a\n\nb") == 3
+    assert line_count("a\n\nb\n") == 3

@@ -25,6 +25,7 @@ _Answer = TypeVar("_Answer")
 Written = Callable[[list[str]], None]
 """Is told the paths of the files that were written for a page."""
 _MOST_WAITING = 64
+_PIPE = 1 << 20  # bytes: most messages go through at once, and nobody is woken twice for one
 LITTLE = 1_500_000
 """So many bytes of source are read by one process in the time that others take to start and to be told."""
 
@@ -226,7 +227,8 @@ class _Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         # -P: a file beside the user's program must not be taken for a module of ours.
         command = [sys.executable, "-P", "-m", "torchreel.atlas.generate.worker", str(self._site)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, pipesize=_PIPE)
 
 
 def _raise_first(working: Sequence[Future[None]]) -> None:

@@ -33,11 +33,12 @@ from torchreel.atlas.model import (
 )
 from torchreel.atlas.read import parse, plain_source
 from torchreel.atlas.references import MOST_LISTED, NAME, Meaning, Resolver
-from torchreel.atlas.search_index.entries import entries
+from torchreel.atlas.search_index.entries import entries as words_of
 from torchreel.atlas.site import paths
 from torchreel.atlas.site.facts import Site
 from torchreel.atlas.site.file_page import file_page
 from torchreel.atlas.site.markdown import markdown_twin
+from torchreel.atlas.site.outline import outline
 from torchreel.atlas.site.output import write_text
 from torchreel.atlas.symbols import (
     Catalog,
@@ -208,7 +209,7 @@ class Reader:
             parsed.imports,
             parsed.registrations,
             list(keywords.names_counted(parsed)),
-            msgspec.Raw(msgspec.msgpack.encode(entries(f"{task.root}/{task.path}", parsed))),
+            msgspec.Raw(msgspec.msgpack.encode(words_of(f"{task.root}/{task.path}", parsed))),
             SymbolRows.of(parsed.symbols, ids),
         )
         marked = markup.marked(text, parsed.tokens)
@@ -272,7 +273,8 @@ class Reader:
         facts = self._file_facts(held, context, page, split)
         written = []
         twin = paths.twin(held.task.root, held.task.path)
-        for path, text in ((page, file_page(facts, about)), (twin, markdown_twin(facts, about))):
+        entries = outline(facts)
+        for path, text in ((page, file_page(facts, about, entries)), (twin, markdown_twin(facts, about, entries))):
             if write_text(self._site, path, text):
                 written.append(path)
         return written

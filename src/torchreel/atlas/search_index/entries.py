@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -113,13 +114,22 @@ def _class_of(symbol: Symbol, language: str) -> WordClass:
 
 
 def _of_name(name: str, of_class: WordClass, line: int) -> Iterator[tuple[str, WordClass, int]]:
+    part_class = _PART_OF.get(of_class, FIELD_PART)
+    for word, is_part in _words_of(name):
+        yield word, part_class if is_part else of_class, line
+
+
+@functools.lru_cache(1 << 14)
+def _words_of(name: str) -> tuple[tuple[str, bool], ...]:
+    """The words of a name, each with whether it is a part of one: many files know the same names."""
+    found: list[tuple[str, bool]] = []
     for word in WORD.findall(name):
         if plain(word):
-            yield word, of_class, line
+            found.append((word, False))
             # The first part needs no entry: whoever looks for it finds the name that begins with it.
-            for part in parts(word)[1:]:
-                if len(part) >= _SHORTEST_PART and part.lower() not in STOP_WORDS:
-                    yield part.lower(), _PART_OF.get(of_class, FIELD_PART), line
+            small = [part.lower() for part in parts(word)[1:] if len(part) >= _SHORTEST_PART]
+            found += [(part, True) for part in small if part not in STOP_WORDS]
+    return tuple(found)
 
 
 def _spoken(doc: str) -> Iterable[str]:

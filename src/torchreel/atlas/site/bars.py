@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from markupsafe import Markup
-
 from torchreel.atlas.model import Costs
 
 _HEIGHT = 10
 
 
-def bar(costs: Costs, scale: int, width: int, below: bool = False) -> Markup:
+def bar(costs: Costs, scale: int, width: int, below: bool = False) -> str:
     """The bar of a cost; `scale` is the time that is as long as `width`."""
     if scale <= 0:
-        return Markup("")
+        return ""
     at = 0.0
     parts = []
     for mark, ns in (("f", costs.forward_ns), ("b", costs.backward_ns), *(_below(costs) if below else ())):
@@ -28,9 +26,9 @@ def bar(costs: Costs, scale: int, width: int, below: bool = False) -> Markup:
         parts.append(f'<rect class="{mark}"{x} width="{size:.1f}" height="{_HEIGHT}"/>')
         at += size
     if not parts:
-        return Markup("")
+        return ""
     # The parts are numbers alone: there is nothing to escape.
-    return Markup(f'<svg width="{width}" height="{_HEIGHT}" aria-hidden="true">{"".join(parts)}</svg>')
+    return f'<svg width="{width}" height="{_HEIGHT}" aria-hidden="true">{"".join(parts)}</svg>'
 
 
 def _below(costs: Costs) -> tuple[tuple[str, int], ...]:

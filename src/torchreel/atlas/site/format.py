@@ -52,7 +52,8 @@ def shortened(text: str) -> str:
 
 def writable(text: str) -> str:
     """The text with pictures for control characters, and with U+FFFD for halves of characters, which UTF-8 has not."""
-    return _HALF.sub("\ufffd", shown(text))
+    text = shown(text)
+    return text if text.isascii() else _HALF.sub("\ufffd", text)
 
 
 def _three_digits(value: float) -> str:

@@ -7,43 +7,46 @@ from elsewhere, and no script or style within a page is run.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import sys
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
 
-import jinja2
-from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
-from jinja2.bccache import Bucket
-from markupsafe import Markup
-
-from torchreel._version import __version__
-from torchreel.atlas import cache
 from torchreel.atlas.model import Link
 from torchreel.atlas.site import paths
-from torchreel.atlas.site.bars import bar, scale_of
 from torchreel.atlas.site.facts import Site
-from torchreel.atlas.site.format import (
-    bytes_text,
-    count_text,
-    flops_text,
-    percent_text,
-    time_text,
-    writable,
-)
-from torchreel.atlas.site.performance import total_backward
-from torchreel.atlas.site.prose import inline, prose
-from torchreel.atlas.site.sections import language_text
+from torchreel.atlas.site.format import writable
 
 POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'; "
     "form-action 'self' file:"
 )
-_HERE = Path(__file__).parent
-ASSETS = _HERE / "assets"
+ASSETS = Path(__file__).parent / "assets"
 """What goes into `assets/` of the site: the style sheet and the scripts."""
+
+# The policy has no sign that an attribute in double quotes would have to escape.
+_HEAD = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+"""
+_THEME = (
+    '<button class="theme" type="button" aria-label="Light or dark" hidden><svg viewBox="0 0 16 16" width="16" '
+    'height="16" aria-hidden="true"><circle cx="8" cy="8" r="6.25" fill="none" stroke="currentColor" '
+    'stroke-width="1.5"/><path d="M8 2a6 6 0 0 1 0 12z" fill="currentColor"/></svg></button>'
+)
+_FIELD = (
+    '<input type="search" name="q" placeholder="Search names, files, words" aria-label="Search" autocomplete="off">'
+    "<kbd>/</kbd>"
+)
+_END = """</main>
+</div>
+<footer>Made by torchreel atlas. Every sentence here is quoted from the source or computed.</footer>
+</body>
+</html>
+"""
 
 
 def framed(
@@ -61,13 +64,38 @@ def framed(
     by their paths from the top of the site.
     """
     up = "../" * page.count("/")
-    opening, closing = _around(site, up, title, tuple(trail), contents, tuple(scripts))
-    return opening + body + closing
+    beside = f'<nav class="contents" aria-label="On this page">\n{contents}</nav>\n' if contents else ""
+    opening = (
+        f"{_HEAD}<title>{escape(title)}</title>\n"
+        f"{_assets(up, scripts)}"
+        f'<body>\n<a class="skip" href="#~text">Skip to the text</a>\n{_bar(site, up)}'
+        f'<div class="page{" with-contents" if contents else ""}">\n{beside}<main id="~text">\n{_trail(trail)}'
+    )
+    return f"{writable(opening)}{body}{_END}"
 
 
-def rendered(template: str, **facts: Any) -> str:
-    """A template filled in, all text escaped and fit to be written."""
-    return writable(_environment().get_template(template).render(**facts))
+def _assets(up: str, scripts: Sequence[str]) -> str:
+    more = "".join([f'<script src="{up}{escape(script)}" defer></script>\n' for script in scripts])
+    return (
+        f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{up}assets/atlas.css">\n'
+        f'<script src="{up}assets/atlas.js"></script>\n{more}</head>\n'
+    )
+
+
+def _bar(site: Site, up: str) -> str:
+    pages = "".join([f'<a href="{up}{escape(link.href)}">{escape(link.text)}</a>\n' for link in site.pages])
+    return (
+        f'<header class="bar">\n<a class="brand" href="{up}index.html">{escape(site.title)}</a>\n'
+        f'<nav class="pages" aria-label="Site">\n{pages}</nav>\n'
+        f'<form class="search" action="{up}search.html" role="search">{_FIELD}</form>\n{_THEME}\n</header>\n'
+    )
+
+
+def _trail(trail: Sequence[Link]) -> str:
+    if not trail:
+        return ""
+    steps = [f'<a href="{escape(link.href)}">{escape(link.text)}</a><span>/</span>' for link in trail]
+    return f'<nav class="trail" aria-label="Path">{"".join(steps)}</nav>\n'
 
 
 def trail_to(page: str, root: str, path: str) -> list[Link]:
@@ -77,72 +105,3 @@ def trail_to(page: str, root: str, path: str) -> list[Link]:
     for depth, name in enumerate(folders, 1):
         trail.append(Link(name, paths.href(page, paths.folder_page(root, "/".join(folders[:depth])))))
     return trail
-
-
-def _around(
-    site: Site, up: str, title: str, trail: tuple[Link, ...], contents: str, scripts: tuple[str, ...]
-) -> tuple[str, str]:
-    mark = "\0"
-    whole = (
-        _environment()
-        .get_template("frame.html")
-        .render(
-            policy=POLICY,
-            site=site,
-            up=up,
-            title=title,
-            trail=trail,
-            contents=Markup(contents),
-            scripts=scripts,
-            body=mark,
-        )
-    )
-    opening, _, closing = whole.rpartition(mark)
-    return writable(opening), writable(closing)
-
-
-class _Compiled(BytecodeCache):
-    """Templates as the code that they become, from one run to the next: that takes as long as a page or two."""
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        data = cache.own(self._path(bucket))
-        if data is not None:
-            bucket.bytecode_from_string(data)
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        cache.keep(self._path(bucket), bucket.bytecode_to_string())
-
-    @staticmethod
-    def _path(bucket: Bucket) -> Path | None:
-        """Another one for another Jinja or Python; a template that has changed is found by Jinja itself."""
-        made_with = f"{jinja2.__version__} {sys.version} {__version__} {bucket.key}"
-        folder = cache.folder()
-        return folder / f"template-{hashlib.sha256(made_with.encode()).hexdigest()[:32]}" if folder else None
-
-
-@functools.cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        auto_reload=False,
-        bytecode_cache=_Compiled(),
-    )
-    environment.filters.update(
-        bytes=lambda size: bytes_text(size, 1),
-        flops=flops_text,
-        inline=lambda text: Markup(inline(text)),
-        language=language_text,
-        number="{:,}".format,
-        prose=prose,
-        time=time_text,
-        writable=writable,
-    )
-    environment.globals.update(
-        bar=bar, scale_of=scale_of, count=count_text, percent=percent_text, total_backward=total_backward
-    )
-    return environment

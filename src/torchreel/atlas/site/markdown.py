@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from torchreel.atlas.model import Costs, FileFacts, Link
 from torchreel.atlas.site.facts import Site, SummaryRow
-from torchreel.atlas.site.format import bytes_text, count_text, flops_text, shortened, time_text, writable
-from torchreel.atlas.site.outline import outline
+from torchreel.atlas.site.format import bytes_text, count_text, flops_text, time_text, writable
+from torchreel.atlas.site.outline import Entry, outline
 from torchreel.atlas.site.performance import (
     MOST,
     Spent,
@@ -31,7 +31,6 @@ from torchreel.atlas.site.sections import (
     performance_text,
     touched,
 )
-from torchreel.atlas.symbols import first_sentence
 
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]|~#"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _IN_URL = str.maketrans({"(": "%28", ")": "%29", " ": "%20", "<": "%3C", ">": "%3E", "|": "%7C", "\n": "%0A"})
@@ -41,11 +40,11 @@ _COSTS = ("Self", "Backward of self", "Total", "Backward of total", "Calls", "Al
 _NUMERIC = frozenset((*_COSTS, "Line", "Live at the peak", "Time on the device"))
 
 
-def markdown_twin(facts: FileFacts, site: Site) -> str:
-    """The whole twin: the sections of the page under the same headings."""
+def markdown_twin(facts: FileFacts, site: Site, entries: list[Entry] | None = None) -> str:
+    """The whole twin: the sections of the page under the same headings. `entries` are its outline, if that is made."""
     bodies = {
         "About": _about(facts),
-        "Structure": _structure(facts),
+        "Structure": _structure(facts, outline(facts) if entries is None else entries),
         "Imports": _links(facts, facts.imports, "line "),
         "Imported by": _links(facts, facts.imported_by),
         "Registers": _registers(facts),
@@ -103,12 +102,12 @@ def _about(facts: FileFacts) -> str:
     return f"{about}\n{counts_text(facts)}{unread}"
 
 
-def _structure(facts: FileFacts) -> str:
+def _structure(facts: FileFacts, entries: list[Entry]) -> str:
     costed = facts.costs is not None
     rows = []
-    for entry in outline(facts):
+    for entry in entries:
         symbol = entry.symbol
-        doc = _text(shortened(first_sentence(symbol.doc))) if symbol.doc else ""
+        doc = _text(entry.sentence) if entry.sentence else ""
         row = [str(symbol.line), _text(symbol.kind), _code(symbol.signature or symbol.name), doc]
         rows.append(row + _cost_cells(entry.costs) if costed else row)
     heads = ("Line", "Kind", "Symbol", "First sentence", *(_COSTS if costed else ()))
@@ -236,11 +235,15 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _text(text: str) -> str:
     """A text on one line that is no markup."""
+    if text.isalnum():
+        return text
     return " ".join(text.translate(_ESCAPES).split())
 
 
 def _code(text: str) -> str:
     """A text on one line as code, fit for a table."""
+    if text.isidentifier():
+        return f"`{text}`"
     text = " ".join(text.split()).replace("|", "\\|")
     if "`" not in text:
         return f"`{text}`" if text else ""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from torchreel.atlas.model import Costs, FileFacts, Symbol
 from torchreel.atlas.read.languages import PYTHON
-from torchreel.atlas.symbols import qualified
+from torchreel.atlas.site.format import shortened
+from torchreel.atlas.symbols import first_sentence, qualified
 
 _MOST_IN_CONTENTS = 150
 _DEEPEST = 6
@@ -15,11 +16,13 @@ _RUN = frozenset(("function", "method"))
 
 
 class Entry(NamedTuple):
-    """A symbol, its id on the page, how many symbols it stands in, and its cost."""
+    """A symbol, its id on the page, how many symbols it stands in, what it says of itself, and its cost."""
 
     symbol: Symbol
     anchor: str
     depth: int
+    sentence: str
+    """The first of its documentation, shortened."""
     costs: Costs | None
     """None where nothing was recorded, or where a recording cannot tell: of a function in C++ that is no kernel."""
 
@@ -33,7 +36,8 @@ def outline(facts: FileFacts) -> list[Entry]:
         while around and not (_holds(around[-1][0], symbol.scope) and symbol.line <= around[-1][1]):
             around.pop()
         costs = facts.symbol_costs.get(index) or (zero if symbol.kind in _RUN else None)
-        entries.append(Entry(symbol, anchor, min(len(around), _DEEPEST), costs))
+        sentence = shortened(first_sentence(symbol.doc)) if symbol.doc else ""
+        entries.append(Entry(symbol, anchor, min(len(around), _DEEPEST), sentence, costs))
         if symbol.end_line > symbol.line:
             around.append((full_name(symbol, facts.language), symbol.end_line))
     return entries

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import posixpath
 import re
 from collections.abc import Collection
 from urllib.parse import quote
@@ -71,16 +70,21 @@ def operator_page(name: str) -> str:
 
 def href(page: str, target: str, anchor: str = "") -> str:
     """The link from one page of the site to another, quoted for a URL; an anchor within the same page stands alone."""
-    fragment = ""
+    within = ""
     if anchor:
-        fragment = "#" + (anchor if _NEEDS_NO_QUOTES.fullmatch(anchor) else quote(anchor, safe=_PLAIN))
+        within = fragment(anchor)
         if page == target:
-            return fragment
-    return _relative(posixpath.dirname(page), target) + fragment
+            return within
+    return _relative(page.rpartition("/")[0], target) + within
+
+
+def fragment(anchor: str) -> str:
+    """The link to an anchor of the same page. Colons, which most names of C++ have, need no quotes there."""
+    return "#" + (anchor if _NEEDS_NO_QUOTES.fullmatch(anchor) else quote(anchor, safe=_PLAIN + ":"))
 
 
 _PLAIN = "/._-~+@,="
-_NEEDS_NO_QUOTES = re.compile(r"[\w./~+@,=-]*", re.ASCII)
+_NEEDS_NO_QUOTES = re.compile(r"[\w./~+@,=:-]*", re.ASCII)
 
 
 @functools.lru_cache(1 << 14)

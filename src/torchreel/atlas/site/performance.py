@@ -32,7 +32,7 @@ def costliest_lines(facts: FileFacts) -> list[Spent]:
     found = [
         Spent(line, lines[line - 1].strip() if 0 < line <= len(lines) else "", costs)
         for line, costs in facts.line_costs.items()
-        if _costs_something(costs)
+        if costs_something(costs)
     ]
     return sorted(found, key=_order)
 
@@ -44,7 +44,7 @@ def costliest_functions(facts: FileFacts) -> list[Spent]:
         for index, symbol in enumerate(facts.symbols)
         if symbol.kind in ("function", "method")
         and (costs := facts.symbol_costs.get(index)) is not None
-        and _costs_something(costs)
+        and costs_something(costs)
     ]
     return sorted(found, key=_order)
 
@@ -64,7 +64,8 @@ def total_backward(costs: Costs) -> int | None:
     return costs.total_backward_ns if costs.total_ns else 0
 
 
-def _costs_something(costs: Costs) -> bool:
+def costs_something(costs: Costs) -> bool:
+    """Whether there is a number to show."""
     return bool(costs.calls or costs.self_ns or costs.total_ns or costs.alloc_bytes)
 
 

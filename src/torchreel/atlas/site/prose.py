@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from html import escape
 
-from markupsafe import Markup
-
 from torchreel.atlas.site.format import writable
 
 _CODE = re.compile(r"``([^`\n]+)``|(?<![`\w])(?::[\w:+-]+:)?`([^`\n]+)`(?!`)")
@@ -15,7 +13,7 @@ _BLANK_LINE = "\n\n"
 _DRAWN = re.compile(r"\s*(>>>|\.\.\. |[|+][-=|+ ]|[-=~^][-=~^ ]{3,}$|\$ |#)")
 
 
-def prose(doc: str) -> Markup:
+def prose(doc: str) -> str:
     """The text in paragraphs. One with indented or listed lines keeps its lines; examples and tables, their columns."""
     parts: list[str] = []
     drawn: list[str] = []
@@ -30,7 +28,7 @@ def prose(doc: str) -> Markup:
         elif paragraph.strip():
             parts.append(f"<p>{inline(' '.join(lines))}</p>\n")
     _draw(parts, drawn)
-    return Markup("".join(parts))
+    return "".join(parts)
 
 
 def _draw(parts: list[str], drawn: list[str]) -> None:

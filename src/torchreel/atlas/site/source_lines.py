@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from html import escape
 
-from markupsafe import Markup
-
 from torchreel.atlas.model import Costs, FileFacts, LineKernel, LineOp
 from torchreel.atlas.site.bars import bar, scale_of
 from torchreel.atlas.site.format import bytes_text, count_text, flops_text, time_text, writable
@@ -21,7 +19,9 @@ _MOST_OPS = 6
 
 def source_lines(facts: FileFacts) -> str:
     """The lines, without what stands around them; each has the id of its number and those of its symbols."""
-    lines = lines_of(facts.body)
+    lines = facts.body.split("\n")
+    if not lines[-1]:
+        lines.pop()
     for line, anchors in _anchors(facts, len(lines)).items():
         lines[line - 1] = anchors + lines[line - 1]
     for line, gutter in _gutters(facts, len(lines)).items():
@@ -31,17 +31,14 @@ def source_lines(facts: FileFacts) -> str:
     return '<div class="block">\n' + '\n</div>\n<div class="block">\n'.join(blocks) + "\n</div>\n"
 
 
-def lines_of(text: str) -> list[str]:
+def line_count(text: str) -> int:
     """The lines of a text; a newline at the end begins none."""
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return lines
+    return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
-def line_link(line: int, last: int) -> Markup:
+def line_link(line: int, last: int) -> str:
     """The number of a line, as a link if the page has that line: a file may have changed since it was recorded."""
-    return Markup(f'<a href="#L{line}">{line}</a>' if 0 < line <= last else f"{line}")
+    return f'<a href="#L{line}">{line}</a>' if 0 < line <= last else f"{line}"
 
 
 def _anchors(facts: FileFacts, last: int) -> dict[int, str]:

@@ -6,6 +6,7 @@ the lengths alone. What a word is depends on its letters only, so each different
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_left
 from itertools import accumulate
@@ -41,12 +42,13 @@ _FLAGS = re.VERBOSE | re.DOTALL
 # By whether the text is ASCII and whether it has raw strings: what a text does not have is not looked for.
 _PARTS = {"string": _STRING, "character": _CHARACTER}
 _ASCII_NAME, _NAME = "[A-Za-z_][A-Za-z0-9_]*+", r"[^\W\d]\w*+"
-_WORDS = {
-    (True, False): re.compile(_PATTERN.format(name=_ASCII_NAME, raw="", **_PARTS), _FLAGS | re.ASCII),
-    (True, True): re.compile(_PATTERN.format(name=_ASCII_NAME, raw=_RAW, **_PARTS), _FLAGS | re.ASCII),
-    (False, False): re.compile(_PATTERN.format(name=_NAME, raw="", **_PARTS), _FLAGS),
-    (False, True): re.compile(_PATTERN.format(name=_NAME, raw=_RAW, **_PARTS), _FLAGS),
-}
+
+
+@functools.cache
+def _expression(is_ascii: bool, raw: bool) -> re.Pattern[str]:
+    name, flags = (_ASCII_NAME, _FLAGS | re.ASCII) if is_ascii else (_NAME, _FLAGS)
+    return re.compile(_PATTERN.format(name=name, raw=_RAW if raw else "", **_PARTS), flags)
+
 
 _KEYWORDS_TEXT = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
@@ -78,7 +80,7 @@ class Words:
         self.text = text
         self.ascii = text.isascii()
         raw = 'R"' in text
-        parts: list[str] = _WORDS[self.ascii, raw].split(text)
+        parts: list[str] = _expression(self.ascii, raw).split(text)
         if raw:
             del parts[2::3]  # what is between the quote and the bracket of a raw string
         self.words = parts[1::2]
