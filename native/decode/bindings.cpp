@@ -8,6 +8,7 @@
 #include "decode/decoder.h"
 #include "decode/pickle/pickle.h"
 #include "decode/pickle/stack_table.h"
+#include "decode/traces/fields.h"
 #include "decode/traces/nesting.h"
 #include "decode/traces/times.h"
 
@@ -93,6 +94,57 @@ py::array to_numpy(std::vector<int64_t> values) {
   return py::array_t<int64_t>(static_cast<py::ssize_t>(owned->size()), owned->data(), owner);
 }
 
+py::array to_numpy(std::vector<double> values) {
+  auto* owned = new std::vector<double>(std::move(values));
+  py::capsule owner(owned, [](void* vector) { delete static_cast<std::vector<double>*>(vector); });
+  return py::array_t<double>(static_cast<py::ssize_t>(owned->size()), owned->data(), owner);
+}
+
+template <typename T>
+py::object to_numpy_or_none(std::optional<std::vector<T>> values) {
+  if (!values) return py::none();
+  return to_numpy(std::move(*values));
+}
+
+Rows rows_of(const py::list& rows) { return {PySequence_Fast_ITEMS(rows.ptr()), rows.size()}; }
+
+py::list chosen_rows(const py::list& rows, const Int64s& places) {
+  py::list found(static_cast<size_t>(places.size()));
+  for (py::ssize_t i = 0; i < places.size(); i++) {
+    PyObject* row = PyList_GetItem(rows.ptr(), places.data()[i]);
+    if (row == nullptr) throw py::error_already_set();
+    PyList_SET_ITEM(found.ptr(), i, Py_NewRef(row));
+  }
+  return found;
+}
+
+py::array object_codes(const std::vector<std::pair<std::string, py::object>>& given, const py::list& rows,
+                       const py::dict& codes, int64_t missing, const py::function& compact) {
+  std::vector<JsonObjects::Part> parts;
+  for (const auto& [key, value] : given) {
+    auto& part = parts.emplace_back();
+    part.key = key;
+    if (py::isinstance<Field>(value)) {
+      part.field = py::cast<Field>(value);
+    } else {
+      part.value = py::cast<std::string>(value);
+    }
+  }
+  return to_numpy(JsonObjects(std::move(parts), compact.ptr()).codes(rows_of(rows), codes.ptr(), missing));
+}
+
+// The texts of all distinct rows from one on.
+py::list json_texts(const JsonRows& json, size_t first) {
+  py::list found;
+  for (size_t i = first; i < json.texts().size(); i++) {
+    const auto& texts = json.texts()[i];
+    py::tuple row(texts.size());
+    for (size_t place = 0; place < texts.size(); place++) row[place] = py::bytes(texts[place]);
+    found.append(row);
+  }
+  return found;
+}
+
 // None if a text has a form that is not plain.
 py::object nanoseconds(const py::list& texts) {
   std::vector<int64_t> times(texts.size());
@@ -157,6 +209,30 @@ PYBIND11_MODULE(_decode, module) {
       .def_property_readonly("ends", [](const StackTable& table) { return bytes_of(table.ends()); })
       .def_property_readonly("content", [](const StackTable& table) { return bytes_of(table.content()); });
   module.def("nanoseconds", &nanoseconds, py::arg("texts"));
+  py::class_<Field>(module, "Field")
+      .def(py::init([](const py::object& descriptor) { return Field(descriptor.ptr()); }), py::arg("descriptor"))
+      .def("times",
+           [](const Field& field, const py::list& rows) { return to_numpy_or_none(field.times(rows_of(rows))); })
+      .def("integers", [](const Field& field, const py::list& rows,
+                          int64_t missing) { return to_numpy_or_none(field.integers(rows_of(rows), missing)); })
+      .def("numbers",
+           [](const Field& field, const py::list& rows) { return to_numpy_or_none(field.numbers(rows_of(rows))); })
+      .def("codes", [](const Field& field, const py::list& rows, const py::dict& codes,
+                       int64_t missing) { return to_numpy(field.codes(rows_of(rows), codes.ptr(), missing)); })
+      .def("any", [](const Field& field, const py::list& rows) { return field.any(rows_of(rows)); })
+      .def("joined", [](const Field& field, const py::list& rows) {
+        return py::reinterpret_steal<py::bytes>(field.joined(rows_of(rows)));
+      });
+  module.def("pair_codes", [](const Field& first, const Field& second, const py::list& rows, const py::dict& codes) {
+    return to_numpy(Field::pair_codes(first, second, rows_of(rows), codes.ptr()));
+  });
+  module.def("chosen", &chosen_rows);
+  module.def("object_codes", &object_codes);
+  py::class_<JsonRows>(module, "JsonRows")
+      .def(py::init<>())
+      .def("numbers", [](JsonRows& json, const std::vector<Field>& fields,
+                         const py::list& rows) { return to_numpy(json.numbers(fields, rows_of(rows))); })
+      .def("texts", &json_texts, py::arg("first"));
   py::class_<Nesting>(module, "Nesting")
       .def(py::init(&nesting_of), py::arg("thread"), py::arg("start"), py::arg("end"), py::arg("moment"))
       .def_property_readonly("parent", [](const Nesting& nesting) { return to_numpy(nesting.parent()); })

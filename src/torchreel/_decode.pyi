@@ -1,6 +1,7 @@
 """The typed face of the native decoder of spools and pickles. Needs neither torch nor a recorder."""
 
-from typing import TypeAlias, overload
+from collections.abc import Callable
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,59 @@ class StackTable:
 
 def nanoseconds(texts: list[Raw]) -> Ints | None:
     """Of microseconds as decimal text; -2^63 of an empty text. None if any has a form that is not plain."""
+
+class Field:
+    """A field of a class of msgspec.Struct: columns of lists of such structs."""
+
+    def __init__(self, descriptor: object) -> None:
+        """As the class has it: Event.name."""
+
+    def times(self, rows: list[Any], /) -> Ints | None:
+        """Of microseconds as JSON, nanoseconds; -2^63 of an empty text. None if any has a form that is not plain."""
+
+    def integers(self, rows: list[Any], missing: int, /) -> Ints | None:
+        """Whole numbers, `missing` for None. None if any is something else, or larger than 64 bits."""
+
+    def numbers(self, rows: list[Any], /) -> npt.NDArray[np.float64] | None:
+        """Floats, NaN for None. None if any is something else."""
+
+    def codes(self, rows: list[Any], codes: dict[Any, int], missing: int, /) -> Ints:
+        """codes[value] of each row, `missing` for None."""
+
+    def any(self, rows: list[Any], /) -> bool:
+        """Whether any of the texts is not empty."""
+
+    def joined(self, rows: list[Any], /) -> bytes:
+        """The JSON of all rows as one list, {} for an empty one."""
+
+def pair_codes(first: Field, second: Field, rows: list[Any], codes: dict[Any, int], /) -> Ints:
+    """codes[first, second] of each row."""
+
+def chosen(rows: list[Any], places: Ints, /) -> list[Any]:
+    """The rows at these places."""
+
+def object_codes(
+    parts: list[tuple[bytes, Field | bytes]],
+    rows: list[Any],
+    codes: dict[Any, int],
+    missing: int,
+    compact: Callable[[bytes], bytes],
+    /,
+) -> Ints:
+    """Of each row the number of a JSON object of some parts; `missing` where all of them are empty.
+
+    A part is its key as JSON, and a field of JSON, or the JSON that all rows have. `compact` gives a list or object of
+    JSON without needless spaces.
+    """
+
+class JsonRows:
+    """Distinct rows of some fields of JSON, numbered as they come."""
+
+    def numbers(self, fields: list[Field], rows: list[Any], /) -> Ints:
+        """The number of each row."""
+
+    def texts(self, first: int) -> list[tuple[bytes, ...]]:
+        """The distinct rows from one on."""
 
 class Nesting:
     """Which call of a trace lies in which, by time on each thread. Calls may overlap without one lying in the other.

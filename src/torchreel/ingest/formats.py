@@ -31,13 +31,15 @@ _EMPTY_LIST = re.compile(rb"\A\s*\[\s*\]\s*\Z")
 _JSON = (b"{", b"[")
 # What may stand before the first sign: logs, metadata of users.
 _FAR = 64 << 20
+# It stands there most often.
+_FIRST = 64 << 10
 
 
 def format_of(path: Path) -> Format:
     """The kind of a file; what is no JSON is left to the reader of snapshots, which are pickles."""
     with opened(path) as (file, size):
         text = b""
-        for block in Unpacking(file, size).blocks():
+        for block in Unpacking(file, size, first=_FIRST).blocks():
             text += block
             start = text.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
             if start and not start.startswith(_JSON):

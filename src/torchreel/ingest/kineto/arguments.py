@@ -12,13 +12,15 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from torchreel.ingest.kineto.columns import NOTHING, Ints
+from torchreel._decode import Field, JsonRows, object_codes
+from torchreel.ingest.kineto.columns import NOTHING, Codes, Ints
+from torchreel.ingest.kineto.events import Event
 
 _ROWS = msgspec.json.Decoder(list[dict[str, Raw]])
 _ROW = msgspec.json.Decoder(dict[str, Raw])
 _INTS = msgspec.json.Decoder(list[int])
 _FLOATS = msgspec.json.Decoder(list[float])
-_TEXTS = msgspec.json.Decoder(list[str | None])
+_ARGS = Field(Event.args)
 _FAULTS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 _ABSENT = Raw(b"")
@@ -34,10 +36,12 @@ class Arguments:
     `whole` and `numbers` are names that will be taken by `ints` and `floats`: they are decoded at once as such.
     """
 
-    def __init__(self, texts: Sequence[Raw], whole: Sequence[str] = (), numbers: Sequence[str] = ()) -> None:
-        self._count = len(texts)
-        self._texts = [text or b"{}" for text in texts]
-        self._rows, self._fields, self._columns = _decoded(self._texts, whole, numbers)
+    def __init__(self, events: list[Event], whole: Sequence[str] = (), numbers: Sequence[str] = ()) -> None:
+        self._count = len(events)
+        self._events = events
+        self._same: dict[str, bytes] = {}
+        self._rows, self._fields, self._columns = _decoded(events, whole, numbers)
+        self._by_rows = len(self._rows) == len(events)
 
     def __len__(self) -> int:
         return self._count
@@ -45,34 +49,32 @@ class Arguments:
     def has(self, name: str) -> bool:
         """Whether any event has an argument of this name."""
         field = self._fields.get(name)
-        if field is not None and not field.typed:
-            self._settle(name)
-        return name in self._columns or name in self._fields
+        if field is not None and not field.typed and not field.values.any(self._rows):
+            del self._fields[name]
+        return name in self._fields or name in self._columns or name in self._same
 
-    def _settle(self, name: str) -> None:
-        """Make a column of a field of the rows, if any of them has it."""
-        field = self._fields.pop(name)
-        column = self._values(field)
-        if any(column):
-            self._columns[name] = column
-
-    def _values(self, field: _Field) -> list[Any]:
-        return list(map(field.get, self._rows))
+    def _column(self, name: str) -> Column:
+        """The JSON under a name that there is; it is taken."""
+        field = self._fields.pop(name, None)
+        return self._columns.pop(name) if field is None else list(map(field.get, self._rows))
 
     def present(self, name: str) -> list[bool]:
         """Which events have an argument of this name."""
-        return list(map(bool, self._columns[name])) if self.has(name) else [False] * self._count
+        if not self.has(name):
+            return [False] * self._count
+        field = self._fields.get(name)
+        return list(map(bool, self._columns[name] if field is None else map(field.get, self._rows)))
 
     def put(self, name: str, value: Any) -> None:
         """Give all events the same argument."""
-        self._fields.pop(name, None)
-        self._columns[name] = [Raw(msgspec.json.encode(value))] * self._count
+        self.drop(name)
+        self._same[name] = msgspec.json.encode(value)
 
     def row(self, index: int) -> dict[str, Any]:
         """The values of one event's arguments, but for those that are decoded as numbers."""
-        for name in [name for name, field in self._fields.items() if not field.typed]:
-            self._settle(name)
-        return {name: value_of(column[index]) for name, column in self._columns.items() if column[index]}
+        given = {name: column[index] for name, column in self._columns.items()}
+        given |= {name: field.get(self._rows[index]) for name, field in self._fields.items() if not field.typed}
+        return {name: value_of(raw) for name, raw in given.items() if raw}
 
     def ints(self, *names: str) -> Ints:
         """The whole numbers under the first of these names that there is; another value stays where it is."""
@@ -84,13 +86,14 @@ class Arguments:
         return np.full(self._count, NOTHING) if result is None else result
 
     def _ints(self, name: str) -> Ints:
-        field = self._fields.pop(name, None)
-        if field is not None:
-            try:
-                return np.array(self._values(field), np.int64)
-            except OverflowError:
-                self._columns[name] = _columns(self._texts)[name]
-        column = self._columns.pop(name)
+        field = self._fields.get(name)
+        if field is not None and field.typed:
+            del self._fields[name]
+            found = field.values.integers(self._rows, NOTHING)
+            if found is not None:
+                return found
+            self._columns[name] = _columns(self._events)[name]
+        column = self._column(name)
         try:
             return np.array(_INTS.decode(_list([value or _NO_INT for value in column])), np.int64)
         except _FAULTS:
@@ -105,37 +108,63 @@ class Arguments:
         return array
 
     def _floats(self, name: str) -> NDArray[np.float64]:
-        field = self._fields.pop(name, None)
-        if field is not None:
-            return np.array(self._values(field), np.float64)
-        column = self._columns.pop(name)
+        field = self._fields.get(name)
+        if field is not None and field.typed:
+            found = field.values.numbers(self._rows)
+            if found is not None:
+                del self._fields[name]
+                return found
+        column = self._column(name)
         try:
             return np.array(_FLOATS.decode(_list([value or _NO_FLOAT for value in column])), np.float64)
         except _FAULTS:
             return np.array(self._one_by_one(name, column, _float, math.nan), np.float64)
 
-    def texts(self, name: str) -> list[str | None]:
-        """Texts; None where there is none, or something else."""
+    def text_codes(self, name: str, codes: Codes) -> Ints:
+        """The numbers of texts; NOTHING where there is none, an empty one, or something else."""
         if not self.has(name):
-            return [None] * self._count
-        column = self._columns.pop(name)
-        try:
-            return _TEXTS.decode(_list([value or b"null" for value in column]))
-        except _FAULTS:
-            return self._one_by_one(name, column, _text, None)
+            return np.full(self._count, NOTHING)
+        if name in self._fields:
+            numbers, rows = self.distinct(name)
+            texts = [_text(value_of(Raw(raw))) if raw else "" for (raw,) in rows]
+            if None not in texts:
+                return codes.of(text or None for text in texts)[numbers]
+            self._columns[name] = [Raw(rows[number][0]) for number in numbers.tolist()]
+        column = self._column(name)
+        return codes.of(text or None for text in self._one_by_one(name, column, _text, None))
 
     def _one_by_one(self, name: str, column: Column, read: Callable[[Any], Any], none: Any) -> list[Any]:
         """What `read` makes of each value; one of which it makes nothing stays where it is."""
         values = [value_of(raw) if raw else None for raw in column]
         found = [read(value) for value in values]
-        self.leave(name, [value is not None and one is None for value, one in zip(values, found, strict=True)], column)
+        self._leave(name, [value is not None and one is None for value, one in zip(values, found, strict=True)], column)
         return [none if one is None else one for one in found]
 
-    def raw(self, name: str) -> list[bytes]:
-        """JSON as it stands in the file; empty where there is none."""
-        return list(map(bytes, self._columns.pop(name))) if self.has(name) else [b""] * self._count
+    def distinct(self, *names: str) -> tuple[Ints, list[tuple[bytes, ...]]]:
+        """JSON as it stands in the file: which distinct row of these names each event has, and those rows."""
+        if self._columns or not self._by_rows:
+            given = [self._column(name) if self.has(name) else [_ABSENT] * self._count for name in names]
+            codes = Codes()
+            numbers = codes.of(zip(*(map(bytes, column) for column in given), strict=True))
+            return numbers, list(codes)
+        fields = {name: self._fields.pop(name) for name in names if self.has(name)}
+        rows = JsonRows()
+        numbers = rows.numbers([field.values for field in fields.values()], self._rows)
+        places = [list(fields).index(name) if name in fields else None for name in names]
+        return numbers, [tuple(b"" if at is None else row[at] for at in places) for row in rows.texts(0)]
 
-    def leave(self, name: str, which: Sequence[bool], column: Sequence[Raw | bytes]) -> None:
+    def shapes(self, name: str, codes: Codes) -> Ints:
+        """The numbers of lists as JSON; NOTHING where there is none. Another value stays where it is."""
+        if not self.has(name):
+            return np.full(self._count, NOTHING)
+        numbers, rows = self.distinct(name)
+        lists = [raw if raw[:1] == b"[" else None for (raw,) in rows]
+        if any(raw and one is None for (raw,), one in zip(rows, lists, strict=True)):
+            column = [rows[number][0] for number in numbers.tolist()]
+            self._leave(name, [lists[number] is None for number in numbers.tolist()], column)
+        return codes.of(lists)[numbers]
+
+    def _leave(self, name: str, which: Sequence[bool], column: Sequence[Raw | bytes]) -> None:
         """Put some values of a column back."""
         left = [Raw(value) if chosen else _ABSENT for chosen, value in zip(which, column, strict=True)]
         if any(left):
@@ -146,26 +175,37 @@ class Arguments:
             self._fields.pop(name, None)
             self._columns.pop(name, None)
 
-    def rest(self) -> list[str | None]:
-        """For each event its other arguments as a JSON object, in the order of their names; None for none."""
-        for name in list(self._fields):
-            assert not self._fields[name].typed, f"nobody took {name}"
-            self._settle(name)
-        if not self._columns:
-            return [None] * self._count
-        names = sorted(self._columns)
+    def rest(self, codes: Codes) -> Ints:
+        """For each event the number of its other arguments as a JSON object, sorted by name; NOTHING for none."""
+        typed = [name for name, field in self._fields.items() if field.typed]
+        assert not typed, f"nobody took {', '.join(typed)}"
+        names = sorted({*self._fields, *self._columns, *self._same})
+        if not names:
+            return np.full(self._count, NOTHING)
+        if self._columns or not self._by_rows:
+            return self._mixed_rest(names, codes)
+        parts = [
+            (msgspec.json.encode(name), self._fields[name].values if name in self._fields else self._same[name])
+            for name in names
+        ]
+        return object_codes(parts, self._rows, codes, NOTHING, _compact)
+
+    def _mixed_rest(self, names: list[str], codes: Codes) -> Ints:
+        """The same where the values of some names are a list."""
         keys = [msgspec.json.encode(name).replace(b"%", b"%%") + b": %b" for name in names]
-        rows = list(zip(*(map(bytes, self._columns[name]) for name in names), strict=True))
+        same = self._same
+        columns = [[same[name]] * self._count if name in same else map(bytes, self._column(name)) for name in names]
+        rows = list(zip(*columns, strict=True))
         objects = {row: _object(keys, row) for row in set(rows)}
-        return [objects[row] for row in rows]
+        return codes.of(objects[row] for row in rows)
 
 
 def _decoded(
-    texts: Sequence[Raw | bytes], whole: Sequence[str], numbers: Sequence[str]
+    events: list[Event], whole: Sequence[str], numbers: Sequence[str]
 ) -> tuple[list[Any], dict[str, _Field], dict[str, Column]]:
     """A struct for each event and their fields; or columns, if an event has another name than those looked at."""
-    text = _list(texts)
-    names = _names(texts)
+    text = _ARGS.joined(events)
+    names = _names(events)
     for typed in ((whole, numbers), ((), ())):
         kind = _KINDS.of(names, *typed)
         try:
@@ -173,29 +213,30 @@ def _decoded(
                 return kind.rows(text), dict(kind.fields), {}
         except _FAULTS:
             pass
-    columns = _columns(texts)
+    columns = _columns(events)
     _KINDS.widen(names, tuple(columns))
     return [], {}, columns
 
 
-def _names(texts: Sequence[Raw | bytes]) -> tuple[str, ...]:
+def _names(events: list[Event]) -> tuple[str, ...]:
     """The names that some of the events have."""
-    some = texts[:: max(len(texts) // _LOOKED_AT, 1)]
-    return tuple(sorted({name for text in some for name in _row(text)}))
+    some = events[:: max(len(events) // _LOOKED_AT, 1)]
+    return tuple(sorted({name for event in some for name in _row(event.args)}))
 
 
-def _columns(texts: Sequence[Raw | bytes]) -> dict[str, Column]:
+def _columns(events: list[Event]) -> dict[str, Column]:
     """The values under each name that there is."""
     try:
-        rows = _ROWS.decode(_list(texts))
+        rows = _ROWS.decode(_ARGS.joined(events))
     except _FAULTS:
-        rows = [_row(each) for each in texts]
+        rows = [_row(event.args) for event in events]
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name, _ABSENT) for row in rows] for name in names}
 
 
 class _Field(NamedTuple):
     get: Callable[[Any], Any]
+    values: Field
     typed: bool  # a number already, NOTHING or NaN where there is none
 
 
@@ -204,14 +245,16 @@ class _Kind:
 
     def __init__(self, names: tuple[str, ...], whole: Sequence[str], numbers: Sequence[str]) -> None:
         fields: list[tuple[str, Any, Any]] = []
-        self.fields: dict[str, _Field] = {}
         for number, name in enumerate(names):
             kind, absent = (int, NOTHING) if name in whole else (float, math.nan) if name in numbers else (Raw, _ABSENT)
             fields.append((f"field_{number}", kind, absent))
-            self.fields[name] = _Field(operator.attrgetter(f"field_{number}"), kind is not Raw)
         renamed = {field[0]: name for field, name in zip(fields, names, strict=True)}
         struct = msgspec.defstruct("Row", fields, rename=renamed, forbid_unknown_fields=True, gc=False)
         self._decoder = msgspec.json.Decoder(list[struct])  # type: ignore[valid-type]
+        self.fields = {
+            name: _Field(operator.attrgetter(field), Field(getattr(struct, field)), kind is not Raw)
+            for (field, kind, _), name in zip(fields, names, strict=True)
+        }
 
     def rows(self, text: bytes) -> list[Any]:
         """The structs of a list of objects; a fault if any has another name, or another value than a number."""
@@ -252,9 +295,9 @@ _MOST_NAMES = 100
 _KINDS = _Kinds()
 
 
-def _row(text: Raw | bytes) -> dict[str, Raw]:
+def _row(text: Raw) -> dict[str, Raw]:
     try:
-        return _ROW.decode(text)
+        return _ROW.decode(text or b"{}")
     except _FAULTS:
         return {} if bytes(text) == b"null" else {"args": Raw(text)}
 

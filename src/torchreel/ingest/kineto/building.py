@@ -441,7 +441,8 @@ class Building:
         rows = list(self._collected.inputs)
         columns: dict[str, Any] = {"id": pa.array(np.arange(len(rows), dtype=np.int32))}
         for place, name in enumerate(("dims", "strides", "dtypes", "scalars")):
-            columns[name] = pa.array([_json(row[place]) for row in rows], pa.string())
+            texts = {raw: _json(raw) for raw in {row[place] for row in rows}}
+            columns[name] = pa.array([texts[row[place]] for row in rows], pa.string())
         return pa.table(columns)
 
     def _stack_tables(self) -> dict[str, pa.Table]:

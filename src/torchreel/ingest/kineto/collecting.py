@@ -5,7 +5,6 @@ Nothing is linked here: links need all events, because a file has them in no ord
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from torchreel._decode import Field, JsonRows, chosen, pair_codes
 from torchreel.ingest.kineto import categories
 from torchreel.ingest.kineto.arguments import Arguments, value_of
 from torchreel.ingest.kineto.columns import NOTHING, Codes, Growing, Ints
@@ -52,8 +52,9 @@ _MODULE = "nn.Module: "
 _COLLECTIVE = "Collective name"
 _OCCUPANCY = "est. achieved occupancy %"  # the first profilers called the same number theoretical
 
-_PHASE, _THREAD = operator.attrgetter("ph", "cat"), operator.attrgetter("pid", "tid")
-_NAME, _TS, _DUR, _ARGS, _ID = map(operator.attrgetter, ("name", "ts", "dur", "args", "id"))
+_PHASE, _CATEGORY, _NAME = Field(Event.ph), Field(Event.cat), Field(Event.name)
+_PROCESS, _THREAD, _ID = Field(Event.pid), Field(Event.tid), Field(Event.id)
+_TS, _DUR, _ARGS = Field(Event.ts), Field(Event.dur), Field(Event.args)
 
 ThreadKey = tuple[int | str | None, int | str | None]
 
@@ -70,6 +71,8 @@ class _PythonArgs(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 _PYTHON = msgspec.json.Decoder(list[_PythonArgs])
+_PYTHON_ID, _PYTHON_CALLER = Field(_PythonArgs.id), Field(_PythonArgs.caller)
+_PYTHON_FINISHED = Field(_PythonArgs.finished)
 
 
 class Threads(Codes):
@@ -106,7 +109,7 @@ class Collected:
         self.stacks = Codes()
         self.scripts = Codes()
         self.shapes = Codes()
-        self.flow_ids = Codes()
+        self.flow_ids = JsonRows()
         self.host = Growing(
             *("order", "thread", "name", "kind", "start", "dur", "external", "record", "seq", "forward"),
             *("correlation", "inputs", "stack", "script", "flops", "args", "python", "caller", "open"),
@@ -140,16 +143,15 @@ class Collected:
         self.doubtful: Counter[str] = Counter()  # rows that hold what the file cannot mean
         self.unknown = 0  # calls of categories that nobody knows
 
-    def add(self, events: Sequence[Event]) -> None:
+    def add(self, events: list[Event]) -> None:
         """Take the events of one chunk."""
         found: Codes = Codes()  # in the order in which they come
-        kinds = np.fromiter(map(found.__getitem__, map(_PHASE, events)), np.int64, len(events))
-        starts = nanoseconds(list(map(_TS, events)))
+        kinds = pair_codes(_PHASE, _CATEGORY, events, found)
+        starts = _times(_TS, events)
         for (phase, category), number in found.items():
             order = np.flatnonzero(kinds == number)
             self.categories[phase, category] += len(order)
-            chosen = list(map(events.__getitem__, order.tolist()))
-            self._take(phase, category, _Part(chosen, order + self.events, starts[order]))
+            self._take(phase, category, _Part(chosen(events, order), order + self.events, starts[order]))
         self.events += len(events)
 
     def _take(self, phase: str, category: str | None, part: _Part) -> None:
@@ -207,7 +209,7 @@ class Collected:
             self._calls("other", category or "", part)
 
     def _threads(self, part: _Part) -> Ints:
-        codes = np.fromiter(map(self.threads.__getitem__, map(_THREAD, part.events)), np.int64, len(part.events))
+        codes = pair_codes(_PROCESS, _THREAD, part.events, self.threads)
         for code, count in enumerate(np.bincount(codes).tolist()):
             if count:
                 self._calls_of[code] += count
@@ -223,14 +225,15 @@ class Collected:
         return counts
 
     def _names(self, part: _Part) -> Ints:
-        return np.fromiter(map(self.names.__getitem__, map(_NAME, part.events)), np.int64, len(part.events))
+        return _NAME.codes(part.events, self.names, NOTHING)
 
     def _python(self, part: _Part) -> None:
         try:
-            given = _PYTHON.decode(b"[%b]" % b",".join([event.args or b"{}" for event in part.events]))
-            ids = np.array([NOTHING if one.id is None else one.id for one in given], np.int64)
-            callers = np.array([NOTHING if one.caller is None else one.caller for one in given], np.int64)
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+            given = _PYTHON.decode(_ARGS.joined(part.events))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            given = []
+        ids, callers = _PYTHON_ID.integers(given, NOTHING), _PYTHON_CALLER.integers(given, NOTHING)
+        if len(given) != len(part.events) or ids is None or callers is None:
             self._calls("python", "python_function", part)
             return
         names = self._names(part)
@@ -244,13 +247,13 @@ class Collected:
             dur=part.dur,
             python=ids,
             caller=callers,
-            open=np.array([not one.finished for one in given], np.int64) | part.unended,
+            open=_PYTHON_FINISHED.codes(given, {True: 0, False: 1}, 0) | part.unended,
         )
 
     def _calls(self, kind: str, category: str, part: _Part) -> None:
         if not part.events:
             return
-        args = Arguments(list(map(_ARGS, part.events)), _OF_CALLS[kind])
+        args = Arguments(part.events, _OF_CALLS[kind])
         if category not in _PLAIN:
             args.put("cat", category)
         args.drop(*_NAMES)
@@ -263,8 +266,9 @@ class Collected:
         if kind in ("runtime", "driver", "other"):
             columns["correlation"] = args.ints("correlation")
         if kind in ("runtime", "driver", "overhead"):  # as an export has them
-            columns["stack"] = self.stacks.of(text or None for text in args.texts("Call stack"))
-        unfinished = [value == b"false" for value in args.raw("finished")]
+            columns["stack"] = args.text_codes("Call stack", self.stacks)
+        numbers, finished = args.distinct("finished")
+        unfinished = np.array([row == (b"false",) for row in finished], np.int64)
         self.host.add(
             len(part.events),
             order=part.order,
@@ -273,8 +277,8 @@ class Collected:
             kind=KIND[kind],
             start=part.start,
             dur=part.dur,
-            open=np.array(unfinished, np.int64) | part.unended,
-            args=self.args.of(args.rest()),
+            open=unfinished[numbers] | part.unended,
+            args=args.rest(self.args),
             **columns,
         )
 
@@ -282,16 +286,15 @@ class Collected:
         if args.has(_COLLECTIVE):
             self._note_collectives(self.collectives, args, part.order)
         args.drop("Device")
-        given = zip(*(args.raw(name) for name in _INPUTS), strict=True)
-        inputs = [row if any(row) else None for row in given]
+        numbers, inputs = args.distinct(*_INPUTS)
         return {
             "record": args.ints("Record function id"),
             "seq": args.ints("Sequence number"),
             "forward": args.ints("Fwd thread id"),
             "flops": args.ints("FLOPs", "flops"),
-            "inputs": self.inputs.of(inputs),
-            "stack": self.stacks.of(text or None for text in args.texts("Call stack")),
-            "script": self.scripts.of(text or None for text in args.texts("Module Hierarchy")),
+            "inputs": self.inputs.of(row if any(row) else None for row in inputs)[numbers],
+            "stack": args.text_codes("Call stack", self.stacks),
+            "script": args.text_codes("Module Hierarchy", self.scripts),
         }
 
     @staticmethod
@@ -305,7 +308,7 @@ class Collected:
             if waits.any():
                 self._syncs(part.where(waits))
                 part = part.where(~waits)
-        args = Arguments(list(map(_ARGS, part.events)), _OF_ACTIVITIES, _PER_SM)
+        args = Arguments(part.events, _OF_ACTIVITIES, _PER_SM)
         if args.has(_COLLECTIVE):
             self._note_collectives(self.kernel_collectives, args, part.order)
         if category not in _PLAIN:
@@ -319,7 +322,7 @@ class Collected:
             device=device,
             stream=stream,
             name=names,
-            kind=self._kinds(category, part, args),
+            kind=self._kinds(category, part, args, names),
             start=part.start,
             dur=part.dur,
             external=args.ints("External id", "external id"),
@@ -327,36 +330,32 @@ class Collected:
             context=args.ints("context"),
             graph=args.ints("graph id"),
             graph_node=args.ints("graph node id"),
-            grid=self._shape(args, "grid"),
-            block=self._shape(args, "block"),
+            grid=args.shapes("grid", self.shapes),
+            block=args.shapes("block", self.shapes),
             registers=args.ints("registers per thread"),
             shared_bytes=args.ints("shared memory"),
             blocks_per_sm=args.floats("blocks per SM"),
             warps_per_sm=args.floats("warps per SM"),
             occupancy=args.floats(_OCCUPANCY if args.has(_OCCUPANCY) else "theoretical occupancy %"),
             bytes=args.ints("bytes"),
-            args=self.args.of(args.rest()),
+            args=args.rest(self.args),
         )
 
-    def _kinds(self, category: str, part: _Part, args: Arguments) -> Ints:
+    def _kinds(self, category: str, part: _Part, args: Arguments, names: Ints) -> Ints:
         kind = categories.DEVICE[category]
         if kind != "compute":
             return np.full(len(part.events), ACTIVITY[kind])
-        kinds = np.array([ACTIVITY[categories.kernel_kind(event.name)] for event in part.events], np.int64)
+        _, first, places = np.unique(names, return_index=True, return_inverse=True)
+        distinct = [categories.kernel_kind(part.events[index].name) for index in first.tolist()]
+        kinds = np.array([ACTIVITY[kind] for kind in distinct], np.int64)[places]
         if args.has(_COLLECTIVE):
             kinds[args.present(_COLLECTIVE)] = ACTIVITY["communication"]
         return kinds
 
-    def _shape(self, args: Arguments, name: str) -> Ints:
-        given = args.raw(name)
-        lists = [one if one[:1] == b"[" else None for one in given]
-        args.leave(name, [one is None for one in lists], given)
-        return self.shapes.of(lists)
-
     def _places(self, category: str, args: Arguments, part: _Part) -> tuple[Ints, Ints]:
         """The numbers of device and stream: as arguments, else those of the row that viewers draw."""
         keys: Codes = Codes()
-        codes = np.fromiter(map(keys.__getitem__, map(_THREAD, part.events)), np.int64, len(part.events))
+        codes = pair_codes(_PROCESS, _THREAD, part.events, keys)
         for pid, _ in keys:
             self.device_pids.setdefault(number(pid), category)
         pids = np.array([_int_of(pid) for pid, _ in keys], np.int64)
@@ -365,7 +364,7 @@ class Collected:
         return np.where(device == NOTHING, pids[codes], device), np.where(stream == NOTHING, tids[codes], stream)
 
     def _device_ranges(self, part: _Part) -> None:
-        args = Arguments(list(map(_ARGS, part.events)))
+        args = Arguments(part.events)
         device, stream = self._places("gpu_user_annotation", args, part)
         self.ranges.add(
             len(part.events),
@@ -378,7 +377,7 @@ class Collected:
         )
 
     def _syncs(self, part: _Part) -> None:
-        args = Arguments(list(map(_ARGS, part.events)))
+        args = Arguments(part.events)
         device, stream = self._places("cuda_sync", args, part)
         self.syncs.add(
             len(part.events),
@@ -402,11 +401,12 @@ class Collected:
                 self.left_out["ranges of the profiler without a counter"] += 1
 
     def _instants(self, part: _Part) -> None:
-        names = [event.name for event in part.events]
-        memory = np.array([name in ("[memory]", "[OutOfMemory]") for name in names], bool)
+        names = Codes()
+        codes = _NAME.codes(part.events, names, NOTHING)
+        memory = np.array([name in ("[memory]", "[OutOfMemory]") for name in names], bool)[codes]
         if memory.any():
             self._memory(part.where(memory))
-        window = np.array([_is_window(event) for event in part.events], bool)
+        window = np.array([_is_window(name) for name in names], bool)[codes]
         self.left_out["marks of the profiler's window"] += int(window.sum())
         self.spans += [(time, time) for time in part.start[window].tolist()]
         others = part.where(~memory & ~window)
@@ -416,7 +416,7 @@ class Collected:
             )
 
     def _memory(self, part: _Part) -> None:
-        args = Arguments(list(map(_ARGS, part.events)), _OF_MEMORY)
+        args = Arguments(part.events, _OF_MEMORY)
         size = args.ints("Bytes")
         known = (size != NOTHING) | [event.name == "[OutOfMemory]" for event in part.events]
         if not known.all():
@@ -435,7 +435,7 @@ class Collected:
             reserved=args.ints("Total Reserved"),
             type=args.ints("Device Type"),
             index=args.ints("Device Id"),
-            stack=self.stacks.of(text or None for text in args.texts("Call stack")),
+            stack=args.text_codes("Call stack", self.stacks),
         )
 
     def _samples(self, part: _Part) -> None:
@@ -452,8 +452,8 @@ class Collected:
     def _arrows(self, phase: str, category: str | None, part: _Part) -> None:
         if category in categories.KNOWN_ARROWS:
             return
-        threads = np.fromiter(map(self.threads.__getitem__, map(_THREAD, part.events)), np.int64, len(part.events))
-        ids = np.fromiter(map(self.flow_ids.__getitem__, map(bytes, map(_ID, part.events))), np.int64, len(part.events))
+        threads = pair_codes(_PROCESS, _THREAD, part.events, self.threads)
+        ids = self.flow_ids.numbers([_ID], part.events)
         out = np.full(len(part.events), phase == "s", np.int64)
         if category == categories.BACKWARD_ARROW:
             self.arrows.add(len(part.events), id=ids, thread=threads, start=part.start, out=out)
@@ -491,18 +491,24 @@ class _Part:
 
     def measure(self) -> None:
         """Read the durations. One that is missing is 0: the call had not ended."""
-        dur = nanoseconds(list(map(_DUR, self.events)))
+        dur = _times(_DUR, self.events)
         self.unended = (dur == NOTHING).astype(np.int64)
         self.dur = np.where(dur == NOTHING, 0, dur)
 
-    def where(self, chosen: Any) -> _Part:
-        part = _Part(
-            [self.events[index] for index in np.flatnonzero(chosen).tolist()], self.order[chosen], self.start[chosen]
-        )
+    def where(self, which: Any) -> _Part:
+        places = np.flatnonzero(which)
+        part = _Part(chosen(self.events, places), self.order[places], self.start[places])
         if self.dur is not self.start:
-            part.dur = self.dur[chosen]
-            part.unended = self.unended[chosen]
+            part.dur = self.dur[places]
+            part.unended = self.unended[places]
         return part
+
+
+def _times(field: Field, events: list[Event]) -> Ints:
+    found = field.times(events)
+    return (
+        nanoseconds([getattr(event, "ts" if field is _TS else "dur") for event in events]) if found is None else found
+    )
 
 
 def _int_of(value: int | str | None) -> int:
@@ -513,5 +519,5 @@ def _int_of(value: int | str | None) -> int:
     return int(digits) if digits.isdecimal() and len(digits) < 19 else NOTHING
 
 
-def _is_window(event: Event) -> bool:
-    return event.name == "Record Window End" or event.name.startswith("Iteration Start")
+def _is_window(name: str) -> bool:
+    return name == "Record Window End" or name.startswith("Iteration Start")

@@ -18,6 +18,23 @@ _LONGEST = 16 << 20
 Item = TypeVar("Item")
 
 
+_BEFORE = re.compile(rb"[ \t\r\n,]*")
+_BETWEEN = b" \t\r\n,"
+
+
+def _list(text: bytes) -> bytes:
+    """Items with commas between them as a list. A chunk has millions of bytes: they are copied once."""
+    begin, end = _BEFORE.match(text).end(), len(text)  # type: ignore[union-attr]
+    while end > begin and text[end - 1] in _BETWEEN:
+        end -= 1
+    return b"".join((b"[", memoryview(text)[begin:end], b"]"))
+
+
+def is_blank(text: bytes) -> bool:
+    """Whether there is no item in a text."""
+    return _BEFORE.fullmatch(text) is not None
+
+
 class Losses:
     """What could not be read, and why."""
 
@@ -53,7 +70,7 @@ class Grammar(Generic[Item]):
     def decode(self, text: bytes) -> list[Item] | None:
         """The items of a text, with commas between them; None if there is any fault in it."""
         try:
-            return self._items.decode(b"[%b]" % text.strip(b" \t\r\n,"))
+            return self._items.decode(_list(text))
         except _FAULTS:
             return None
 

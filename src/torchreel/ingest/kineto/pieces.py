@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from torchreel.ingest.kineto.grammar import Grammar, Losses, quoted, valid
+from torchreel.ingest.kineto.grammar import Grammar, Losses, is_blank, quoted, valid
 
 # An event, or what stands before or after all of them, is smaller than this; else there is no end to wait for.
 _MOST = 64 << 20
@@ -57,7 +57,7 @@ class Pieces(Generic[Item]):
         while self.found and not self._ended:
             self._more()
             part = self._whole_events()
-            if part.strip(_SPACE + b","):
+            if not is_blank(part):
                 yield self._decoded(part)
         if self.found:
             self._read_tail()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from isal import isal_zlib
+
 from torchreel.errors import NotATraceError
 
 GZIP = b"\x1f\x8b"
-BLOCK = 4 << 20
+BLOCK = 2 << 20
 # A file that unpacks to more than so many times its size is no trace: real ones stay below a quarter of that.
 _MOST_PER_BYTE = 200
 _ALWAYS_ALLOWED = 256 << 20
@@ -24,7 +25,8 @@ Progress = Callable[[int, int], None]
 class Unpacking:
     """The bytes of one file. What is known at the end: how many there were, their hash, what is missing."""
 
-    def __init__(self, file: int, size: int, progress: Progress | None = None) -> None:
+    def __init__(self, file: int, size: int, progress: Progress | None = None, first: int | None = None) -> None:
+        """`first` is how many bytes the first block has, for who may need no more; the next have twice as many each."""
         self.size = size
         self.unpacked = 0
         self.problem: str | None = None  # why the end is not the end
@@ -32,6 +34,7 @@ class Unpacking:
         self._hash = hashlib.sha256()
         self._progress = progress
         self._read = 0
+        self._block = first or BLOCK
 
     @property
     def sha256(self) -> str:
@@ -45,11 +48,12 @@ class Unpacking:
         for block in blocks:
             self.unpacked += len(block)
             yield block
+            self._block = min(2 * self._block, BLOCK)
         while self._next():
             pass
 
     def _next(self) -> bytes:
-        block = os.read(self._file, BLOCK)
+        block = os.read(self._file, self._block)
         self._hash.update(block)
         self._read += len(block)
         if self._progress is not None:
@@ -63,11 +67,11 @@ class Unpacking:
 
     def _inflated(self, block: bytes) -> Iterator[bytes]:
         limit = max(_ALWAYS_ALLOWED, self.size * _MOST_PER_BYTE)
-        inflater = zlib.decompressobj(wbits=31)
+        inflater = isal_zlib.decompressobj(wbits=31)
         while block:
             try:
-                made = inflater.decompress(block, BLOCK)
-            except zlib.error:
+                made = inflater.decompress(block, self._block)
+            except isal_zlib.error:  # type: ignore[misc]
                 self.problem = "its compression is damaged"
                 return
             if made:
@@ -80,7 +84,7 @@ class Unpacking:
                 block = inflater.unused_data or self._next()
                 if block and not block.startswith(GZIP[: len(block)]):
                     return  # padding, as tape archives have it
-                inflater = zlib.decompressobj(wbits=31)
+                inflater = isal_zlib.decompressobj(wbits=31)
             elif not block:
                 block = self._next()
                 if not block:
