@@ -112,11 +112,13 @@ def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-torchreel.trace(step, x)  # imports, and memory that is used again
-before = resident()
-for _ in range(8):
-    torchreel.trace(step, x)
-print(json.dumps({"before": before, "after": resident()}))
+grown = []
+for _ in range(12):
+    before = resident()
+    for _ in range(4):
+        torchreel.trace(step, x)
+    grown.append(resident() - before)
+print(json.dumps({"grown": grown}))
 """
 
 
@@ -128,5 +130,6 @@ def test_tensors_take_no_more_memory_at_the_peak() -> None:
 
 
 def test_a_tape_that_is_dropped_leaves_nothing() -> None:
-    found = peaks(PEAK + RESIDENT)
-    assert found["after"] - found["before"] < 16 * 2**20
+    """A leak grows with every tape; imports, and pages that the allocator keeps or takes again, do not."""
+    grown = sorted(peaks(PEAK + RESIDENT)["grown"])
+    assert grown[len(grown) // 2] < 2**20
